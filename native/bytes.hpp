@@ -1,0 +1,23 @@
+// The two inner loops, XXH3 and a streaming copy, with the instruction set chosen at start.
+#pragma once
+#include <cstddef>
+
+#include "format.hpp"
+
+namespace kvext {
+
+struct ByteOps {
+  const char* name;
+  u64 (*hash64)(const void* bytes, std::size_t n);
+  // Copies past the cache: a load's destination is read much later, and fetching its old contents
+  // first (as ordinary stores do) costs about a third of the bandwidth. Call stream_fence() once after.
+  void (*stream_copy)(u8* to, const u8* from, std::size_t n);
+};
+
+// The fastest that this processor runs.
+const ByteOps& byte_ops();
+void stream_fence();
+
+inline u64 hash64(const void* bytes, std::size_t n) { return byte_ops().hash64(bytes, n); }
+
+}  // namespace kvext

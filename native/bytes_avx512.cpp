@@ -1,0 +1,18 @@
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace kvext {
+namespace {
+using Vector = __m512i;
+inline Vector load(const void* from) { return _mm512_loadu_si512(from); }
+inline void stream(void* to, Vector v) { _mm512_stream_si512(static_cast<__m512i*>(to), v); }
+}  // namespace
+}  // namespace kvext
+
+#include "bytes_simd.hpp"
+
+namespace kvext {
+extern const ByteOps kAvx512Ops;
+const ByteOps kAvx512Ops{"avx512", simd_hash64, simd_stream_copy};
+}  // namespace kvext

@@ -1,0 +1,252 @@
+// Python's view of the core (kvext.pool._core). Batches in, batches out; the GIL is released around
+// everything that touches shared memory.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+
+#include "bytes.hpp"
+#include "fault.hpp"
+#include "pool.hpp"
+#include "sha256.hpp"
+
+namespace nb = nanobind;
+using namespace kvext;
+
+namespace {
+
+constexpr u64 kChainTokens = 16;
+
+nb::object fault_type;
+
+template <class T> std::pair<const T*, u64> items(const nb::bytes& bytes, const char* what) {
+  if (bytes.size() % sizeof(T) != 0)
+    throw nb::value_error((std::string(what) + " has " + std::to_string(bytes.size()) + " bytes, no multiple of " + std::to_string(sizeof(T))).c_str());
+  return {reinterpret_cast<const T*>(bytes.c_str()), bytes.size() / sizeof(T)};
+}
+
+// Runs `fill(out)` without the GIL on n fresh items and returns them as bytes.
+template <class T, class Fill> nb::bytes filled(u64 n, Fill fill) {
+  std::vector<T> out(n);
+  u64 used = n;
+  {
+    nb::gil_scoped_release release;
+    used = fill(out.data());
+  }
+  return nb::bytes(reinterpret_cast<const char*>(out.data()), used * sizeof(T));
+}
+
+std::span<const u8, 32> digest_of(const nb::bytes& bytes) {
+  if (bytes.size() != 32) throw nb::value_error("a digest has 32 bytes");
+  return std::span<const u8, 32>(reinterpret_cast<const u8*>(bytes.c_str()), 32);
+}
+
+void check_blocks(const std::vector<u64>& blocks, u64 n, const Pages& pages) {
+  if (blocks.size() != n) throw nb::value_error(("got " + std::to_string(blocks.size()) + " block ids for " + std::to_string(n) + " blocks").c_str());
+  for (u64 block : blocks)
+    if (block >= pages.num_blocks)
+      throw nb::value_error(("block id " + std::to_string(block) + " is outside the engine's " + std::to_string(pages.num_blocks) + " blocks").c_str());
+}
+
+Pages make_pages(const std::vector<u64>& addresses, const std::vector<u64>& piece_bytes, u64 num_blocks) {
+  if (addresses.size() != piece_bytes.size() || addresses.empty()) throw nb::value_error("need one address and one piece size a layer");
+  Pages pages;
+  pages.num_blocks = num_blocks;
+  pages.piece_bytes = piece_bytes;
+  for (u64 address : addresses) pages.base.push_back(reinterpret_cast<u8*>(address));
+  for (u64 bytes : piece_bytes) {
+    if (bytes == 0) throw nb::value_error("a piece must have at least one byte");
+    pages.record_bytes += bytes;
+  }
+  if (pages.record_bytes > 0xffffffffULL) throw nb::value_error("a record is limited to 4 GiB");
+  return pages;
+}
+
+u32 token_at(PyObject** items, Py_ssize_t i) {
+  const unsigned long long value = PyLong_AsUnsignedLongLong(items[i]);
+  if ((value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) || value > 0xffffffffULL) {
+    PyErr_Clear();
+    throw Fault("token_range", "token at position " + std::to_string(i) + " is no integer in 0..2**32-1");
+  }
+  return static_cast<u32>(value);
+}
+
+nb::bytes extend_chain(nb::bytes parent, nb::list tokens, u64 start, u64 stop) {
+  if (parent.size() != 32) throw nb::value_error("a link has 32 bytes");
+  if (stop > tokens.size() || start > stop || (stop - start) % kChainTokens != 0)
+    throw nb::value_error(("tokens[" + std::to_string(start) + ":" + std::to_string(stop) + "] are no whole links of 16 of the " + std::to_string(tokens.size()) + " tokens").c_str());
+  PyObject** values = reinterpret_cast<PyListObject*>(tokens.ptr())->ob_item;
+  std::vector<u8> links((stop - start) / kChainTokens * 32);
+  u8 message[32 + 4 * kChainTokens];
+  std::memcpy(message, parent.c_str(), 32);
+  for (u64 at = start, link = 0; at < stop; at += kChainTokens, ++link) {
+    for (u64 i = 0; i < kChainTokens; ++i) {
+      const u32 token = token_at(values, static_cast<Py_ssize_t>(at + i));
+      std::memcpy(message + 32 + 4 * i, &token, 4);
+    }
+    const Digest digest = sha256_short(message, sizeof message);
+    std::memcpy(links.data() + 32 * link, digest.data(), 32);
+    std::memcpy(message, digest.data(), 32);
+  }
+  return nb::bytes(reinterpret_cast<const char*>(links.data()), links.size());
+}
+
+nb::bytes block_keys(nb::bytes name_space, nb::bytes links, u64 links_per_block) {
+  const auto ns = digest_of(name_space);
+  if (links.size() % 32 != 0 || links_per_block == 0) throw nb::value_error("links come as whole 32-byte digests, at least one a block");
+  const u64 num_blocks = links.size() / 32 / links_per_block;
+  const u8* link = reinterpret_cast<const u8*>(links.c_str());
+  return filled<Digest>(num_blocks, [&](Digest* out) {
+    u8 message[64];
+    std::memcpy(message, ns.data(), 32);
+    for (u64 b = 0; b < num_blocks; ++b) {
+      std::memcpy(message + 32, link + 32 * ((b + 1) * links_per_block - 1), 32);
+      out[b] = sha256_short(message, sizeof message);
+    }
+    return num_blocks;
+  });
+}
+
+void raise_fault(const std::exception_ptr& p, void*) {
+  try {
+    std::rethrow_exception(p);
+  } catch (const Fault& fault) {
+    PyErr_SetObject(fault_type.ptr(), nb::make_tuple(fault.kind, fault.what()).ptr());
+  }
+}
+
+nb::dict stat_dict(Pool& pool) {
+  PoolStat s;
+  {
+    nb::gil_scoped_release release;
+    s = pool.stat();
+  }
+  nb::dict out;
+  out["region_bytes"] = s.region_bytes;
+  out["extent_bytes"] = s.extent_bytes;
+  out["num_extents"] = s.num_extents;
+  out["num_free"] = s.num_free;
+  out["num_committed"] = s.num_committed;
+  out["num_reserved"] = s.num_reserved;
+  out["num_quarantined"] = s.num_quarantined;
+  out["num_pinned"] = s.num_pinned;
+  out["committed_bytes"] = s.committed_bytes;
+  static constexpr const char* kNames[kNumCounters] = {
+      "lookups", "hits", "stores", "exists", "rejected_no_space", "rejected_lock_timeout", "rejected_index_full", "rejected_fenced",
+      "rejected_too_large", "loads", "stale_loads", "corrupt_loads", "evictions", "reaped_reservations", "recoveries", "cleared"};
+  nb::dict counters;
+  for (u32 c = 0; c < kNumCounters; ++c) counters[kNames[c]] = s.counters[c];
+  out["counters"] = counters;
+  nb::list processes;
+  for (const auto& p : s.processes) {
+    nb::dict row;
+    row["pid"] = p.pid;
+    row["pid_namespace"] = p.pid_namespace;
+    row["heartbeat_age_ms"] = p.heartbeat_age_ms;
+    row["num_pins"] = p.num_pins;
+    row["label"] = p.label;
+    processes.append(row);
+  }
+  out["processes"] = processes;
+  return out;
+}
+
+const BlockRef& one_ref(const nb::bytes& ref) {
+  if (ref.size() != sizeof(BlockRef)) throw nb::value_error("a block reference has 16 bytes");
+  return *reinterpret_cast<const BlockRef*>(ref.c_str());
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  fault_type = nb::steal(PyErr_NewException("kvext.pool._core.Fault", PyExc_Exception, nullptr));
+  m.attr("Fault") = fault_type;
+  nb::register_exception_translator(raise_fault);
+
+  m.def("initialise", [](const std::string& path) { Region::initialise(path); }, nb::call_guard<nb::gil_scoped_release>());
+  m.def("extend_chain", &extend_chain);
+  m.def("block_keys", &block_keys);
+  m.def("instruction_sets", [] { return nb::make_tuple(byte_ops().name, sha256_name()); });
+  m.def("hash64", [](nb::bytes data) { return hash64(data.c_str(), data.size()); });
+  m.attr("FORMAT_VERSION") = kFormatVersion;
+
+  nb::class_<Space::Reservation>(m, "Reservation")
+      .def_prop_ro("outcome", [](const Space::Reservation& r) { return static_cast<int>(r.outcome); })
+      .def_prop_ro("ref", [](const Space::Reservation& r) { return nb::bytes(reinterpret_cast<const char*>(&r.ref), sizeof r.ref); });
+
+  nb::class_<Pages>(m, "Pages")
+      .def("__init__", [](Pages* self, const std::vector<u64>& addresses, const std::vector<u64>& piece_bytes, u64 num_blocks) {
+        new (self) Pages(make_pages(addresses, piece_bytes, num_blocks)); })
+      .def_ro("record_bytes", &Pages::record_bytes)
+      .def_ro("num_blocks", &Pages::num_blocks);
+
+  nb::class_<Pool>(m, "Pool")
+      .def("__init__", [](Pool* self, const std::string& path, std::optional<u64> extent_bytes, const std::string& label, double lock_wait_s) {
+        nb::gil_scoped_release release;
+        new (self) Pool(path, extent_bytes, label, Seconds(lock_wait_s)); })
+      .def("match", [](Pool& pool, nb::bytes keys, u32 shape) {
+        const auto [key, n] = items<Key>(keys, "keys");
+        return filled<BlockRef>(n, [&](BlockRef* out) { return pool.match(key, n, shape, out); }); })
+      .def("unpin", [](Pool& pool, nb::bytes refs) {
+        const auto [ref, n] = items<BlockRef>(refs, "refs");
+        pool.unpin(ref, n); })
+      .def("lookup", [](Pool& pool, nb::bytes keys, u32 shape) {
+        const auto [key, n] = items<Key>(keys, "keys");
+        return filled<u8>(n, [&](u8* out) { pool.lookup(key, n, shape, out); return n; }); })
+      .def("store", [](Pool& pool, nb::bytes keys, u32 shape, nb::bytes name_space, const Pages& pages, const std::vector<u64>& blocks) {
+        const auto [key, n] = items<Key>(keys, "keys");
+        check_blocks(blocks, n, pages);
+        const auto ns = digest_of(name_space);
+        return filled<StoreOutcome>(n, [&](StoreOutcome* out) { pool.store(key, n, shape, ns, pages, blocks.data(), out); return n; }); })
+      .def("load", [](Pool& pool, nb::bytes refs, const Pages& pages, const std::vector<u64>& blocks, bool verify) {
+        const auto [ref, n] = items<BlockRef>(refs, "refs");
+        check_blocks(blocks, n, pages);
+        return filled<LoadOutcome>(n, [&](LoadOutcome* out) { pool.load(ref, n, pages, blocks.data(), verify, out); return n; }); })
+      .def("reserve", [](Pool& pool, nb::bytes key, u32 shape, u32 length, nb::bytes name_space) {
+        if (key.size() != kKeyBytes) throw nb::value_error("a key has 32 bytes");
+        const auto ns = digest_of(name_space);
+        const Key& k = *items<Key>(key, "key").first;
+        nb::gil_scoped_release release;
+        return pool.reserve(k, shape, length, ns); })
+      .def("fill", [](Pool& pool, nb::bytes ref, nb::bytes key, u32 shape, nb::bytes record) {
+        auto out = pool.record(one_ref(ref));
+        if (record.size() != out.size()) throw nb::value_error("the record's length differs from what was reserved");
+        std::memcpy(out.data(), record.c_str(), out.size());
+        return record_checksum(*items<Key>(key, "key").first, shape, out.data(), out.size()); })
+      .def("commit", [](Pool& pool, nb::bytes ref, u64 checksum) { return static_cast<int>(pool.commit(one_ref(ref), checksum)); })
+      .def("abort", [](Pool& pool, nb::bytes ref) {
+        const BlockRef& r = one_ref(ref);
+        nb::gil_scoped_release release;
+        return pool.abort(r); })
+      .def("record", [](Pool& pool, nb::bytes ref) {
+        const auto bytes = pool.record(one_ref(ref));
+        return nb::steal(PyMemoryView_FromMemory(reinterpret_cast<char*>(bytes.data()), static_cast<Py_ssize_t>(bytes.size()), PyBUF_WRITE)); })
+      .def("label_namespace", [](Pool& pool, nb::bytes digest, const std::string& label) {
+        const auto ns = digest_of(digest);
+        nb::gil_scoped_release release;
+        pool.label_namespace(ns, label); })
+      .def("namespaces", [](Pool& pool) {
+        std::vector<NamespaceUse> uses;
+        {
+          nb::gil_scoped_release release;
+          uses = pool.namespaces();
+        }
+        nb::list out;
+        for (const auto& use : uses) out.append(nb::make_tuple(use.digest, use.label, use.num_extents));
+        return out; })
+      .def("stat", &stat_dict)
+      .def("clear", [](Pool& pool, std::optional<nb::bytes> name_space) {
+        const u8* digest = name_space ? digest_of(*name_space).data() : nullptr;
+        nb::gil_scoped_release release;
+        return pool.clear(digest); }, nb::arg("name_space").none())
+      .def("reap", &Pool::reap, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &Pool::close, nb::call_guard<nb::gil_scoped_release>())
+      .def("abandon_after_fork", &Pool::abandon_after_fork)
+      .def_prop_ro("closed", &Pool::closed)
+      .def_prop_ro("extent_bytes", &Pool::extent_bytes)
+      .def_prop_ro("capacity_bytes", &Pool::capacity_bytes)
+      .def_prop_ro("uuid", &Pool::uuid_hex);
+}

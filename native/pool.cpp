@@ -1,0 +1,264 @@
+#include "pool.hpp"
+
+#include <algorithm>
+
+#include "fault.hpp"
+
+namespace kvext {
+namespace {
+
+constexpr u64 kReserveRun = 32;   // records reserved under one hold of the lock
+constexpr u64 kPrefetchAhead = 16;
+constexpr u8 kMostSecondChances = 3;
+
+using Shared = std::shared_lock<std::shared_mutex>;
+
+}  // namespace
+
+Pool::Pool(const std::string& path, std::optional<u64> extent_bytes, const std::string& label, Seconds lock_wait)
+    : lock_wait_(lock_wait), region_(std::make_unique<Region>(path)), allocation_(std::make_unique<AllocationLock>(*region_)) {
+  if (extent_bytes) {
+    enter(*extent_bytes, label);
+  } else if (region_->formatted()) {
+    use_tables();
+  }
+}
+
+void Pool::use_tables() {
+  region_->adopt_geometry();
+  index_ = std::make_unique<Index>(*region_);
+  space_ = std::make_unique<Space>(*region_, self_.get());
+}
+
+void Pool::enter(u64 extent_bytes, const std::string& label) {
+  const Held held = lock_or_throw();
+  settle_geometry(extent_bytes);
+  use_tables();
+  if (held.holder_died) space_->recover();
+  space_->reap();
+  for (u32 i = 0; i < kMaxProcesses && !self_; ++i) {
+    auto candidate = std::make_unique<Membership>(*region_, i);
+    if (region_->process(i).epoch == 0 && candidate->try_claim()) self_ = std::move(candidate);
+  }
+  if (!self_) throw Fault("full", "the pool's process table is full: " + std::to_string(kMaxProcesses) + " processes are attached");
+  self_->enter(label);
+  space_ = std::make_unique<Space>(*region_, self_.get());
+  prefault_ = std::make_unique<Prefault>(region_->payload_base(), region_->payload_bytes());
+}
+
+void Pool::settle_geometry(u64 extent_bytes) {
+  if (region_->from_another_boot()) {
+    for (u32 i = 0; i < kMaxProcesses; ++i) region_->process(i).epoch = 0;
+    region_->format(extent_bytes);
+    region_->stamp_boot();
+    return;
+  }
+  if (!region_->formatted()) return region_->format(extent_bytes);
+  region_->adopt_geometry();
+  const Geometry& g = region_->geometry();
+  if (extent_bytes <= g.extent_bytes) return;
+  // An empty pool that nobody uses takes the shape of its next user.
+  if (region_->super().num_free == g.num_extents && !anybody_alive()) return region_->format(extent_bytes);
+  throw Fault("extent_size", "this engine's KV block has " + std::to_string(extent_bytes) + " bytes, the pool's extents hold " +
+                                 std::to_string(g.extent_bytes) + "; give this engine a pool of its own name, or clear the pool");
+}
+
+bool Pool::anybody_alive() const {
+  for (u32 i = 0; i < kMaxProcesses; ++i)
+    if (process_alive(*region_, i)) return true;
+  return false;
+}
+
+std::optional<AllocationLock::Held> Pool::lock() {
+  auto held = allocation_->acquire(self_ ? self_->index() + 1 : kMaxProcesses + 1, lock_wait_);
+  if (held && held->holder_died && space_) {
+    space_->recover();
+    held->holder_died = false;
+  }
+  return held;
+}
+
+AllocationLock::Held Pool::lock_or_throw() {
+  auto held = lock();
+  if (!held) throw Fault("lock_timeout", "the pool's allocation lock was not free within " + std::to_string(lock_wait_.count()) + " s");
+  return std::move(*held);
+}
+
+void Pool::require_open() const {
+  if (!region_) throw Fault("detached", "this handle of the pool is closed");
+}
+
+void Pool::require_tables() const {
+  require_open();
+  if (!space_) throw Fault("unformatted", "no engine has used this pool yet");
+}
+
+void Pool::touch(u64 slot) const {
+  Slot& s = region_->slot(slot);
+  const u32 now = now_tenths(*region_);
+  const u32 last = load_relaxed(s.last_access);
+  if (last != now) {
+    store_relaxed(s.previous_access, last);
+    store_relaxed(s.last_access, now);
+  }
+  const u16 hits_before = load_relaxed(s.hits);
+  if (hits_before != 0xffff) store_relaxed(s.hits, static_cast<u16>(hits_before + 1));
+  const u8 chances = load_relaxed(s.reference);
+  if (chances < kMostSecondChances) store_relaxed(s.reference, static_cast<u8>(chances + 1));
+}
+
+bool Pool::pin(const Found& found) {
+  u16& count = region_->pin(self_->index(), found.extent);
+  if (load_relaxed(count) == 0xffff) return false;
+  add_ordered(count, u16{1});
+  if (load_ordered(region_->slot(found.slot).state) == found.word) return true;
+  add_ordered(count, static_cast<u16>(-1));
+  return false;
+}
+
+u64 Pool::match(const Key* keys, u64 n, u32 shape, BlockRef* refs) {
+  const Shared guard(in_use_);
+  require_tables();
+  self_->beat();
+  u64 matched = 0;
+  for (u64 i = 0; i < std::min(n, kPrefetchAhead); ++i) index_->prefetch(keys[i]);
+  for (; matched < n; ++matched) {
+    if (matched + kPrefetchAhead < n) index_->prefetch(keys[matched + kPrefetchAhead]);
+    const Found found = index_->find(keys[matched], shape);
+    if (!found || !pin(found)) break;
+    touch(found.slot);
+    refs[matched] = {static_cast<u32>(found.slot), found.extent, generation_of(found.word)};
+  }
+  count(lookups, n);
+  count(hits, matched);
+  return matched;
+}
+
+void Pool::unpin(const BlockRef* refs, u64 n) {
+  const Shared guard(in_use_);
+  if (!region_) return;
+  for (u64 i = 0; i < n; ++i) {
+    u16& count = region_->pin(self_->index(), refs[i].extent);
+    if (load_relaxed(count) > 0) add_ordered(count, static_cast<u16>(-1));
+  }
+}
+
+u64 Pool::lookup(const Key* keys, u64 n, u32 shape, u8* found) const {
+  const Shared guard(in_use_);
+  require_tables();
+  u64 num_found = 0;
+  for (u64 i = 0; i < std::min(n, kPrefetchAhead); ++i) index_->prefetch(keys[i]);
+  for (u64 i = 0; i < n; ++i) {
+    if (i + kPrefetchAhead < n) index_->prefetch(keys[i + kPrefetchAhead]);
+    found[i] = static_cast<bool>(index_->find(keys[i], shape));
+    num_found += found[i];
+  }
+  return num_found;
+}
+
+void Pool::store(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
+  const Shared guard(in_use_);
+  require_tables();
+  self_->beat();
+  for (u64 at = 0; at < n; at += kReserveRun) {
+    const u64 run = std::min(kReserveRun, n - at);
+    store_run(keys + at, run, shape, name_space, pages, blocks + at, outcomes + at);
+  }
+  u64 tally[8] = {};
+  for (u64 i = 0; i < n; ++i) ++tally[static_cast<u8>(outcomes[i])];
+  for (u32 outcome = 0; outcome < 7; ++outcome)
+    if (tally[outcome]) count(stores + outcome, tally[outcome]);
+}
+
+void Pool::store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
+  BlockRef refs[kReserveRun];
+  bool any_missing = false;
+  for (u64 i = 0; i < n; ++i) {
+    const Found found = index_->find(keys[i], shape);
+    if (found) touch(found.slot);
+    outcomes[i] = found ? StoreOutcome::exists : pages.record_bytes > extent_bytes() ? StoreOutcome::too_large : StoreOutcome::lock_timeout;
+    any_missing |= outcomes[i] == StoreOutcome::lock_timeout;
+  }
+  if (!any_missing) return;
+  {
+    const auto held = lock();
+    if (!held) return;
+    const u16 id = space_->name_space(name_space, "");
+    for (u64 i = 0; i < n; ++i) {
+      if (outcomes[i] != StoreOutcome::lock_timeout) continue;
+      const auto reservation = space_->reserve(keys[i], shape, static_cast<u32>(pages.record_bytes), id);
+      outcomes[i] = reservation.outcome;
+      refs[i] = reservation.ref;
+    }
+  }
+  for (u64 i = 0; i < n; ++i)
+    if (outcomes[i] == StoreOutcome::stored) outcomes[i] = write(refs[i], keys[i], shape, pages, blocks[i]);
+}
+
+StoreOutcome Pool::write(const BlockRef& ref, const Key& key, u32 shape, const Pages& pages, u64 block) {
+  return commit(ref, gather(pages, block, key, shape, region_->payload(ref.extent)));
+}
+
+StoreOutcome Pool::commit(const BlockRef& ref, u64 checksum) {
+  store_relaxed(region_->extent(ref.extent).checksum, checksum);
+  const bool ours = self_->in_force() && swap_if(region_->slot(ref.slot).state, state_word(SlotState::reserved, ref.generation),
+                                                 state_word(SlotState::committed, ref.generation));
+  return ours ? StoreOutcome::stored : StoreOutcome::fenced;
+}
+
+Space::Reservation Pool::reserve(const Key& key, u32 shape, u32 length, std::span<const u8, 32> name_space) {
+  const Shared guard(in_use_);
+  require_tables();
+  if (length > extent_bytes()) return {StoreOutcome::too_large, {}};
+  const auto held = lock();
+  if (!held) return {StoreOutcome::lock_timeout, {}};
+  return space_->reserve(key, shape, length, space_->name_space(name_space, ""));
+}
+
+bool Pool::abort(const BlockRef& ref) {
+  const Shared guard(in_use_);
+  require_tables();
+  const Held held = lock_or_throw();
+  return space_->abort(ref);
+}
+
+std::span<u8> Pool::record(const BlockRef& ref) const {
+  require_tables();
+  return {region_->payload(ref.extent), load_relaxed(region_->slot(ref.slot).length)};
+}
+
+void Pool::load(const BlockRef* refs, u64 n, const Pages& pages, const u64* blocks, bool verify, LoadOutcome* outcomes) {
+  const Shared guard(in_use_);
+  require_tables();
+  self_->beat();
+  u64 tally[3] = {};
+  for (u64 i = 0; i < n; ++i) {
+    outcomes[i] = read(refs[i], pages, blocks[i], verify);
+    ++tally[static_cast<u8>(outcomes[i])];
+  }
+  for (u32 outcome = 0; outcome < 3; ++outcome)
+    if (tally[outcome]) count(loads + outcome, tally[outcome]);
+}
+
+LoadOutcome Pool::read(const BlockRef& ref, const Pages& pages, u64 block, bool verify) {
+  const Geometry& g = region_->geometry();
+  if (ref.slot >= g.num_slots || ref.extent >= g.num_extents) return LoadOutcome::stale;
+  const Slot& s = region_->slot(ref.slot);
+  const u64 expected = state_word(SlotState::committed, ref.generation);
+  if (load_acquire(s.state) != expected) return LoadOutcome::stale;
+  const Slot seen = s;
+  const u64 wanted = load_relaxed(region_->extent(ref.extent).checksum);
+  if (seen.extent != ref.extent || seen.length != pages.record_bytes) return LoadOutcome::stale;
+  const u64 actual = scatter(pages, block, seen.key, seen.shape, region_->payload(ref.extent));
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (load_relaxed(s.state) != expected) return LoadOutcome::stale;
+  if (!verify || actual == wanted) return LoadOutcome::loaded;
+  quarantine(ref);
+  return LoadOutcome::corrupt;
+}
+
+void Pool::quarantine(const BlockRef& ref) {
+  swap_if(region_->slot(ref.slot).state, state_word(SlotState::committed, ref.generation), state_word(SlotState::quarantined, ref.generation));
+}
+
+}  // namespace kvext

@@ -1,0 +1,98 @@
+// One process's handle of a pool: match and pin without a lock, store and load whole batches.
+#pragma once
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "copy.hpp"
+#include "prefault.hpp"
+#include "space.hpp"
+
+namespace kvext {
+
+struct PoolStat {
+  u64 region_bytes, extent_bytes, num_extents, num_free, num_committed, num_reserved, num_quarantined, num_pinned, committed_bytes;
+  std::vector<u64> counters;
+  struct Attached {
+    u32 index, pid;
+    u64 pid_namespace, heartbeat_age_ms, num_pins;
+    std::string label;
+  };
+  std::vector<Attached> processes;
+};
+
+struct NamespaceUse {
+  std::string digest, label;
+  u64 num_extents;
+};
+
+class Pool {
+ public:
+  // With extent_bytes: an engine; fixes the geometry if nobody has yet and enters the process table.
+  // Without: an observer, which may look and clear. Throws Fault.
+  Pool(const std::string& path, std::optional<u64> extent_bytes, const std::string& label, Seconds lock_wait);
+  ~Pool() { close(); }
+
+  // Longest prefix of `keys` that is committed under `shape`; each block of it pinned once.
+  u64 match(const Key* keys, u64 n, u32 shape, BlockRef* refs);
+  void unpin(const BlockRef* refs, u64 n);
+  // found[i] = 1 for each committed key; pins nothing. Returns their number.
+  u64 lookup(const Key* keys, u64 n, u32 shape, u8* found) const;
+
+  // Copies blocks into the pool; one outcome each.
+  void store(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes);
+  // Copies pinned records into the engine's blocks and verifies them; one outcome each.
+  void load(const BlockRef* refs, u64 n, const Pages& pages, const u64* blocks, bool verify, LoadOutcome* outcomes);
+
+  // The steps of store(), for callers that fill a record in another way.
+  Space::Reservation reserve(const Key& key, u32 shape, u32 length, std::span<const u8, 32> name_space);
+  StoreOutcome commit(const BlockRef& ref, u64 checksum);
+  bool abort(const BlockRef& ref);
+  std::span<u8> record(const BlockRef& ref) const;
+
+  void label_namespace(std::span<const u8, 32> digest, const std::string& label);
+  std::vector<NamespaceUse> namespaces();
+  PoolStat stat();
+  // Drops all unpinned records, or those of one namespace; returns {dropped, kept}.
+  std::pair<u64, u64> clear(const u8* name_space);
+  u64 reap();
+
+  void close();
+  // In a forked child: forget everything without touching the parent's locks.
+  void abandon_after_fork();
+  bool closed() const { return !region_; }
+  u64 extent_bytes() const;
+  u64 capacity_bytes() const;
+  std::string uuid_hex() const;
+
+ private:
+  using Held = AllocationLock::Held;
+  std::optional<Held> lock();
+  Held lock_or_throw();
+  void enter(u64 extent_bytes, const std::string& label);
+  void settle_geometry(u64 extent_bytes);
+  bool anybody_alive() const;
+  void use_tables();
+  bool pin(const Found& found);
+  void touch(u64 slot) const;
+  void store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes);
+  StoreOutcome write(const BlockRef& ref, const Key& key, u32 shape, const Pages& pages, u64 block);
+  LoadOutcome read(const BlockRef& ref, const Pages& pages, u64 block, bool verify);
+  void quarantine(const BlockRef& ref);
+  void require_open() const;
+  void require_tables() const;
+  void count(u32 counter, u64 by) const { add_relaxed(region_->super().counters[counter], by); }
+
+  Seconds lock_wait_;
+  std::unique_ptr<Region> region_;
+  std::unique_ptr<AllocationLock> allocation_;
+  std::unique_ptr<Membership> self_;
+  std::unique_ptr<Index> index_;
+  std::unique_ptr<Space> space_;
+  std::unique_ptr<Prefault> prefault_;
+  mutable std::shared_mutex in_use_;  // operations share it; close excludes them
+};
+
+}  // namespace kvext

@@ -1,0 +1,57 @@
+// A mapped region file: validation, geometry and typed access. Knows the format, not the policy.
+#pragma once
+#include <string>
+
+#include "format.hpp"
+
+namespace kvext {
+
+// Sizes and offsets of the tables for a region of that many bytes. Throws Fault("geometry").
+Geometry plan_geometry(u64 region_bytes, u64 extent_bytes);
+
+class Region {
+ public:
+  // Writes the header of a fresh region into an existing, sized file.
+  static void initialise(const std::string& path);
+
+  explicit Region(const std::string& path);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  // Lays the tables out; the caller holds the allocation lock and nobody uses the payload.
+  void format(u64 extent_bytes);
+  bool formatted() const;
+  // Another boot wrote these tables: nobody alive can hold them, and they may be torn.
+  bool from_another_boot() const;
+  void stamp_boot();
+
+  // Where the payload lies, for Prefault.
+  u8* payload_base() const { return base_ + geometry_.payload_at; }
+  u64 payload_bytes() const { return geometry_.num_extents * geometry_.extent_bytes; }
+
+  int fd() const { return fd_; }
+  Superblock& super() const { return *reinterpret_cast<Superblock*>(base_); }
+  const Geometry& geometry() const { return geometry_; }
+  Process& process(u32 i) const { return at<Process>(kProcessesAt)[i]; }
+  NamespaceEntry& name_space(u32 i) const { return at<NamespaceEntry>(kNamespacesAt)[i]; }
+  Slot& slot(u64 i) const { return slots_[i]; }
+  Extent& extent(u64 i) const { return extents_[i]; }
+  u16& pin(u32 process, u64 extent) const;
+  u8* payload(u64 extent) const { return base_ + geometry_.payload_at + extent * geometry_.extent_bytes; }
+  // Reads the geometry that another process may have fixed since; throws Fault("damaged").
+  void adopt_geometry();
+
+ private:
+  template <class T> T* at(u64 offset) const { return reinterpret_cast<T*>(base_ + offset); }
+  void validate(const std::string& path, u64 file_bytes) const;
+
+  int fd_ = -1;
+  u8* base_ = nullptr;
+  u64 mapped_bytes_ = 0;
+  Geometry geometry_{};
+  Slot* slots_ = nullptr;
+  Extent* extents_ = nullptr;
+};
+
+}  // namespace kvext
