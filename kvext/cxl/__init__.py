@@ -1,0 +1,5 @@
+"""Where a pool's memory comes from. So far: shared memory (`shm`), or a file in any folder."""
+
+from kvext.cxl.shm import create_region, region_path, remove_region
+
+__all__ = ["create_region", "region_path", "remove_region"]

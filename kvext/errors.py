@@ -1,0 +1,314 @@
+"""Everything kvext raises on purpose, each error with the fields that it talks about.
+
+    KvextError
+    ├── ConfigError               the user's settings
+    │   ├── UnknownOption         no such option; names the nearest known one
+    │   ├── InvalidOption         known option, impossible value
+    │   ├── OptionConflict        two settings that exclude one another
+    │   ├── ConfigFileError       the file of options cannot be read
+    │   └── EngineMissing         the engine's command is not installed
+    ├── PoolError                 one pool, named by its path
+    │   ├── PoolMissing           no region at the path
+    │   ├── PoolExists            a region is there already
+    │   ├── PoolFull              the folder has too little memory for the region
+    │   ├── PoolVersionMismatch   the region has another format version
+    │   ├── PoolDamaged           the region's superblock cannot be trusted
+    │   ├── PoolPermission        the region may not be opened
+    │   ├── PoolGeometryMismatch  an engine's records do not fit the extents
+    │   ├── PoolBusy              processes are attached
+    │   ├── PoolLockTimeout       another process held the allocation lock too long
+    │   └── PoolDetached          this process closed the pool, or was fenced out
+    └── IdentityError             which bytes are these?
+        ├── IdentityUnknown       the weights or the adapter cannot be named for certain
+        └── TokenRangeError       a token id that the chain cannot encode
+
+Every message states the fact, the value and the remedy. Errors compare by identity and
+survive pickling, since engines hand them between processes.
+"""
+
+from dataclasses import dataclass, fields
+
+__all__ = [
+    "ConfigError",
+    "ConfigFileError",
+    "EngineMissing",
+    "IdentityError",
+    "IdentityUnknown",
+    "InvalidOption",
+    "KvextError",
+    "OptionConflict",
+    "PoolBusy",
+    "PoolDamaged",
+    "PoolDetached",
+    "PoolError",
+    "PoolExists",
+    "PoolFull",
+    "PoolGeometryMismatch",
+    "PoolLockTimeout",
+    "PoolMissing",
+    "PoolPermission",
+    "PoolVersionMismatch",
+    "TokenRangeError",
+    "UnknownOption",
+]
+
+
+def _size(num_bytes: int) -> str:
+    shift, unit = (30, "GiB") if num_bytes >= 1 << 30 else (20, "MiB")
+    return f"{num_bytes / (1 << shift):,.1f} {unit}"
+
+
+@dataclass(eq=False)
+class KvextError(Exception):
+    """Root of the tree; catch it to catch everything kvext raises on purpose."""
+
+    def __reduce__(self) -> tuple[type["KvextError"], tuple[object, ...]]:
+        """Pickle by fields, whichever way the constructor was called."""
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as JSON-ready data: its name, its message and its fields."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"error": type(self).__name__, "message": str(self), **own}
+
+
+@dataclass(eq=False)
+class ConfigError(KvextError):
+    """A setting that the user gave cannot be used."""
+
+
+@dataclass(eq=False)
+class UnknownOption(ConfigError):
+    """An option that no schema knows. `nearest` is empty when nothing comes close."""
+
+    option: str
+    nearest: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Name the option and the nearest known one."""
+        if self.nearest:
+            return f"unknown option {self.option!r}; did you mean {self.nearest!r}?"
+        return f"unknown option {self.option!r}; use one of {', '.join(self.known)}"
+
+
+@dataclass(eq=False)
+class InvalidOption(ConfigError):
+    """An option whose value is impossible; `remedy` says what to write instead."""
+
+    option: str
+    value: object
+    remedy: str
+
+    def __str__(self) -> str:
+        """Name the option, its value and the remedy."""
+        return f"option {self.option!r} cannot be {self.value!r}; {self.remedy}"
+
+
+@dataclass(eq=False)
+class OptionConflict(ConfigError):
+    """An option that excludes what kvext itself has to set."""
+
+    option: str
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Name the option, why it cannot be, and the remedy."""
+        return f"option {self.option!r} cannot be used here: {self.reason}; {self.remedy}"
+
+
+@dataclass(eq=False)
+class ConfigFileError(ConfigError):
+    """The options' file is missing, unreadable or not TOML."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Name the file and what is wrong with it."""
+        return (
+            f"options file {self.path!r} cannot be used: {self.reason}; correct it or leave it out"
+        )
+
+
+@dataclass(eq=False)
+class EngineMissing(ConfigError):
+    """The engine's command is not on the PATH; `remedy` says how to install it."""
+
+    command: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Name the command and how to get it."""
+        return f"the command {self.command!r} is not on the PATH; {self.remedy}"
+
+
+@dataclass(eq=False)
+class PoolError(KvextError):
+    """Something about one pool, named by the path of its region."""
+
+    path: str
+
+
+@dataclass(eq=False)
+class PoolMissing(PoolError):
+    """No region lies at the path."""
+
+    def __str__(self) -> str:
+        """Name the path and how to make the pool."""
+        return f"no pool at {self.path}; create it with `kvext pool create`"
+
+
+@dataclass(eq=False)
+class PoolExists(PoolError):
+    """A region lies at the path already."""
+
+    def __str__(self) -> str:
+        """Name the path and the ways out."""
+        return f"a pool exists at {self.path}; attach to it, or remove it with `kvext pool rm`"
+
+
+@dataclass(eq=False)
+class PoolFull(PoolError):
+    """The folder's memory cannot hold the region that was asked for."""
+
+    needed_bytes: int
+    free_bytes: int
+
+    def __str__(self) -> str:
+        """Say what was asked for and what there is."""
+        return (
+            f"pool {self.path} needs {_size(self.needed_bytes)} but its folder has "
+            f"{_size(self.free_bytes)} free; ask for less, or choose another folder"
+        )
+
+
+@dataclass(eq=False)
+class PoolVersionMismatch(PoolError):
+    """The region was written by a kvext with another format version."""
+
+    found: int
+    expected: int
+
+    def __str__(self) -> str:
+        """Name both versions."""
+        return (
+            f"pool {self.path} has format version {self.found}, this kvext reads {self.expected}; "
+            "use another pool name, or remove the pool with `kvext pool rm`"
+        )
+
+
+@dataclass(eq=False)
+class PoolDamaged(PoolError):
+    """The region's superblock cannot be trusted."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        """Say what was found."""
+        return (
+            f"pool {self.path} is damaged: {self.reason}; remove it with `kvext pool rm` "
+            "and create it again"
+        )
+
+
+@dataclass(eq=False)
+class PoolPermission(PoolError):
+    """The operating system does not let this process use the region."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        """Name the path and what was refused."""
+        return (
+            f"pool {self.path} may not be used: {self.reason}; run as its owner, "
+            "or change the file's owner and mode"
+        )
+
+
+@dataclass(eq=False)
+class PoolGeometryMismatch(PoolError):
+    """This engine's records are larger than the pool's extents."""
+
+    record_bytes: int
+    extent_bytes: int
+
+    def __str__(self) -> str:
+        """Name both sizes."""
+        return (
+            f"pool {self.path} has extents of {self.extent_bytes} bytes, this engine's block "
+            f"needs {self.record_bytes}; give the engine another pool name"
+        )
+
+
+@dataclass(eq=False)
+class PoolBusy(PoolError):
+    """Other processes are attached to the region."""
+
+    num_attached: int
+
+    def __str__(self) -> str:
+        """Say how many."""
+        return (
+            f"pool {self.path} has {self.num_attached} attached process(es); stop them first, "
+            "or use --force"
+        )
+
+
+@dataclass(eq=False)
+class PoolLockTimeout(PoolError):
+    """The allocation lock stayed taken until the deadline."""
+
+    waited_s: float
+
+    def __str__(self) -> str:
+        """Say how long it was waited for."""
+        return (
+            f"pool {self.path} stayed locked for {self.waited_s:g} s by another process; "
+            "try again, or raise lock_wait_s"
+        )
+
+
+@dataclass(eq=False)
+class PoolDetached(PoolError):
+    """This process is no longer attached: it closed the pool, or was fenced out."""
+
+    def __str__(self) -> str:
+        """Name the path and the remedy."""
+        return f"pool {self.path} is detached from this process; attach again"
+
+
+@dataclass(eq=False)
+class IdentityError(KvextError):
+    """It cannot be said which bytes something stands for."""
+
+
+@dataclass(eq=False)
+class IdentityUnknown(IdentityError):
+    """The weights of a model or adapter cannot be named for certain: nothing is cached."""
+
+    subject: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Say whose identity is unknown and why."""
+        return (
+            f"the identity of {self.subject} is unknown: {self.reason}; "
+            "the engine serves uncached until the files are complete and stay unchanged"
+        )
+
+
+@dataclass(eq=False)
+class TokenRangeError(IdentityError, ValueError):
+    """A token id outside 0..2**32-1, at `position` of its sequence."""
+
+    token: int
+    position: int
+
+    def __str__(self) -> str:
+        """Name the token and where it stands."""
+        return (
+            f"token {self.token} at position {self.position} is outside 0..4294967295; "
+            "pass the tokenizer's ids"
+        )

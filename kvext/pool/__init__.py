@@ -1,0 +1,23 @@
+"""Memory that the engine processes of a host map and share, addressed by block key.
+
+Lookups, loads and stores are plain memory operations in every process: no server takes part.
+The native core (`_core`) does what CPython cannot; this package gives it names and types.
+"""
+
+from kvext.pool._core import Pages
+from kvext.pool.chain import block_keys, extend_chain
+from kvext.pool.pool import Lease, Pool, Reservation
+from kvext.pool.report import AttachedProcess, ClearReport, NamespaceUse, PoolStat
+
+__all__ = [
+    "AttachedProcess",
+    "ClearReport",
+    "Lease",
+    "NamespaceUse",
+    "Pages",
+    "Pool",
+    "PoolStat",
+    "Reservation",
+    "block_keys",
+    "extend_chain",
+]

@@ -1,0 +1,276 @@
+"""One process's handle of a pool.
+
+Invariant: a record is visible only between its commit and its eviction, its bytes never change in
+between, and it is not evicted while anybody's lease pins it.
+"""
+
+import functools
+import os
+import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kvext.pool import _core
+from kvext.pool.faults import translated_faults
+from kvext.pool.report import AttachedProcess, ClearReport, NamespaceUse, PoolStat
+from kvext.protocol.layout import RecordShape
+from kvext.protocol.tier import REF_BYTES
+from kvext.protocol.transfer import StoreOutcome
+
+__all__ = ["Lease", "Pool", "Reservation"]
+
+DEFAULT_LOCK_WAIT_S = 0.2
+
+
+class Lease:
+    """Pinned records, from `Pool.match`. Dies with its process at the latest."""
+
+    __slots__ = ("_core", "_refs")
+
+    def __init__(self, core: _core.Pool, refs: bytes) -> None:
+        """Take over pins that the core has counted already."""
+        self._core = core
+        self._refs = refs
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks held, from the first key on."""
+        return len(self._refs) // REF_BYTES
+
+    @property
+    def refs(self) -> bytes:
+        """16 bytes a block; any process that attached the pool can load by them."""
+        return self._refs
+
+    def keep(self, num_blocks: int) -> None:
+        """Give back all but the first `num_blocks`."""
+        kept, surplus = self._refs[: num_blocks * REF_BYTES], self._refs[num_blocks * REF_BYTES :]
+        self._refs = kept
+        if surplus:
+            self._core.unpin(surplus)
+
+    def release(self) -> None:
+        """Give the pins back; a second call does nothing."""
+        self.keep(0)
+
+
+class Reservation:
+    """An extent that this process may fill: `fill`, then `commit`, or else `abort`."""
+
+    __slots__ = ("_checksum", "_core", "_key", "_shape", "ref")
+
+    def __init__(self, core: _core.Pool, key: bytes, shape: RecordShape, ref: bytes) -> None:
+        """Wrap what the core has reserved."""
+        self._core = core
+        self._key = key
+        self._shape = shape
+        self._checksum: int | None = None
+        self.ref = ref
+
+    def fill(self, record: bytes) -> None:
+        """Write the record's bytes.
+
+        Raises:
+            ValueError: `record` is not as long as what was reserved.
+        """
+        self._checksum = self._core.fill(self.ref, self._key, self._shape.packed, record)
+
+    def commit(self) -> StoreOutcome:
+        """Make the record visible; `FENCED` if this process was declared dead in between."""
+        if self._checksum is None:
+            raise ValueError("nothing was filled in; call fill() before commit()")
+        return StoreOutcome(self._core.commit(self.ref, self._checksum))
+
+    def abort(self) -> bool:
+        """Give the extent back; False if it is no longer ours."""
+        return self._core.abort(self.ref)
+
+
+class Pool:
+    """A pool as one process sees it; a context manager that detaches on exit."""
+
+    def __init__(self, core: _core.Pool, path: Path, lock_wait_s: float) -> None:
+        """Wrap an attached core; use `attach`."""
+        self.path = path
+        self._core = core
+        self._lock_wait_s = lock_wait_s
+        _register_fork_hook()
+        _attached.add(self)
+
+    @staticmethod
+    def initialise(path: Path) -> None:
+        """Write the header of a fresh region into a file that has its final size.
+
+        Raises:
+            PoolError: The file cannot be written.
+        """
+        with translated_faults(path):
+            _core.initialise(str(path))
+
+    @classmethod
+    def attach(
+        cls,
+        path: Path,
+        *,
+        extent_bytes: int | None = None,
+        label: str = "",
+        lock_wait_s: float = DEFAULT_LOCK_WAIT_S,
+    ) -> Self:
+        """Map the region and, as an engine, enter its process table.
+
+        Args:
+            path: The region's file.
+            extent_bytes: Bytes of this engine's records; the first engine fixes the extent size.
+                None attaches an observer, which may look and clear but neither match nor store.
+            label: How `kvext pool stat` names this process.
+            lock_wait_s: Deadline of every wait for the allocation lock.
+
+        Raises:
+            PoolMissing: There is no such file.
+            PoolPermission: The file may not be opened for reading and writing.
+            PoolVersionMismatch: Another format version.
+            PoolDamaged: The file is no pool, truncated or inconsistent.
+            PoolGeometryMismatch: `extent_bytes` exceeds the pool's extents, and the pool is in use.
+            PoolLockTimeout: The allocation lock stayed taken.
+        """
+        with translated_faults(path, record_bytes=extent_bytes or 0, waited_s=lock_wait_s):
+            return cls(_core.Pool(str(path), extent_bytes, label, lock_wait_s), path, lock_wait_s)
+
+    def __enter__(self) -> Self:
+        """Return the pool itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Detach."""
+        self.close()
+
+    @property
+    def extent_bytes(self) -> int:
+        """Largest record; 0 while no engine has decided it."""
+        return self._core.extent_bytes
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes that records can occupy."""
+        return self._core.capacity_bytes
+
+    @property
+    def uuid(self) -> str:
+        """The region's own name, fresh for each creation."""
+        return self._core.uuid
+
+    def match(self, keys: bytes, shape: RecordShape) -> Lease:
+        """Pin the longest prefix of `keys` (32 bytes each) that is stored in this shape."""
+        with self._translated():
+            return Lease(self._core, self._core.match(keys, shape.packed))
+
+    def lookup(self, keys: bytes, shape: RecordShape) -> bytes:
+        """One byte a key: 1 if it is stored in this shape. Pins nothing."""
+        with self._translated():
+            return self._core.lookup(keys, shape.packed)
+
+    def store(
+        self,
+        keys: bytes,
+        shape: RecordShape,
+        namespace: bytes,
+        pages: _core.Pages,
+        block_ids: Sequence[int],
+    ) -> bytes:
+        """Copy blocks out of the engine's pages and commit them; one `StoreOutcome` byte each.
+
+        Raises:
+            ValueError: A block id is outside `pages`, or counts do not match.
+        """
+        with self._translated():
+            return self._core.store(keys, shape.packed, namespace, pages, block_ids)
+
+    def load(self, refs: bytes, pages: _core.Pages, block_ids: Sequence[int]) -> bytes:
+        """Copy records into the engine's pages and verify them; one `LoadOutcome` byte each.
+
+        A block whose outcome is not `LOADED` has undefined contents in the engine.
+
+        Raises:
+            ValueError: A block id is outside `pages`, or counts do not match.
+        """
+        with self._translated():
+            return self._core.load(refs, pages, block_ids, True)  # noqa: FBT003
+
+    def reserve(
+        self, key: bytes, shape: RecordShape, num_bytes: int, namespace: bytes
+    ) -> Reservation | StoreOutcome:
+        """Reserve an extent for one record, or say why not; for writers other than `store`."""
+        with self._translated():
+            made = self._core.reserve(key, shape.packed, num_bytes, namespace)
+        outcome = StoreOutcome(made.outcome)
+        if outcome is not StoreOutcome.STORED:
+            return outcome
+        return Reservation(self._core, key, shape, made.ref)
+
+    def record(self, ref: bytes) -> memoryview:
+        """The bytes of one record in place, valid while it is pinned and the pool attached."""
+        with self._translated():
+            return self._core.record(ref)
+
+    def name_namespace(self, digest: bytes, label: str) -> None:
+        """Tell people what a namespace stands for; the digest alone says nothing to them."""
+        with self._translated():
+            self._core.label_namespace(digest, label)
+
+    def namespaces(self) -> list[NamespaceUse]:
+        """All namespaces that hold or held blocks, largest first."""
+        with self._translated():
+            rows = self._core.namespaces()
+        uses = [NamespaceUse(*row, extent_bytes=self.extent_bytes) for row in rows]
+        return sorted(uses, key=lambda use: -use.num_blocks)
+
+    def stat(self) -> PoolStat:
+        """Occupancy, counters and living processes."""
+        with self._translated():
+            row = self._core.stat()
+        processes = tuple(AttachedProcess(**process) for process in row["processes"])
+        figures = {**row, "processes": processes}
+        return PoolStat(path=str(self.path), uuid=self.uuid, **figures)  # type: ignore[arg-type]
+
+    def clear(self, namespace: bytes | None = None) -> ClearReport:
+        """Drop all unpinned records, or those of one namespace, quarantined ones included."""
+        with self._translated():
+            return ClearReport(*self._core.clear(namespace))
+
+    def reap(self) -> int:
+        """Free what dead processes left; returns the number of their reservations."""
+        with self._translated():
+            return self._core.reap()
+
+    def close(self) -> None:
+        """Give back pins and reservations and unmap; a second call does nothing."""
+        self._core.close()
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: forget the pool without touching the parent's pins and locks."""
+        self._core.abandon_after_fork()
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated_faults(self.path, waited_s=self._lock_wait_s)
+
+
+_attached: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+@functools.cache
+def _register_fork_hook() -> None:
+    # A forked child shares the parent's locks: it must forget its pools, not release them.
+    os.register_at_fork(after_in_child=_abandon_all)
+
+
+def _abandon_all() -> None:
+    for pool in list(_attached):
+        pool.abandon_after_fork()

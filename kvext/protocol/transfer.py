@@ -1,0 +1,61 @@
+"""What can become of a block on its way into or out of a tier.
+
+The numbers are the native core's: a batch answers with one byte a block.
+"""
+
+from enum import IntEnum, StrEnum
+
+__all__ = ["LoadOutcome", "MissReason", "StoreOutcome"]
+
+
+class StoreOutcome(IntEnum):
+    """What became of one block that was offered for storing."""
+
+    STORED = 0
+    EXISTS = 1
+    """Another writer was first; blocks are immutable, so its bytes are as good."""
+    NO_SPACE = 2
+    """Every extent is pinned or being written."""
+    LOCK_TIMEOUT = 3
+    """The allocation lock stayed taken until the deadline."""
+    INDEX_FULL = 4
+    FENCED = 5
+    """This process was declared dead in between; its write does not count."""
+    TOO_LARGE = 6
+    """The record does not fit an extent."""
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether the block is not in the tier although it was offered."""
+        return self >= StoreOutcome.NO_SPACE
+
+
+class LoadOutcome(IntEnum):
+    """What became of one block that was to be loaded."""
+
+    LOADED = 0
+    STALE = 1
+    """The extent was given to another block in between; the engine recomputes."""
+    CORRUPT = 2
+    """The checksum is wrong: the block is quarantined and recomputed."""
+
+
+class MissReason(StrEnum):
+    """Why a token of a prompt was not served from the pool."""
+
+    NOT_FOUND = "not_found"
+    """No such block: never stored, or evicted since."""
+    SUB_BLOCK = "sub_block"
+    """The tokens do not fill a block."""
+    LAST_TOKEN = "last_token"  # noqa: S105 - no password
+    """The engine must compute at least one token itself."""
+    STALE = "stale"
+    """Found, but evicted before it was copied."""
+    CORRUPT = "corrupt"
+    """Found, but its checksum was wrong."""
+    IDENTITY_UNKNOWN = "identity_unknown"
+    """The weights or the adapter cannot be named for certain."""
+    UNSUPPORTED = "unsupported"
+    """The request has inputs that the chain does not encode."""
+    POOL_UNAVAILABLE = "pool_unavailable"
+    """No pool is attached."""
