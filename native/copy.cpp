@@ -76,6 +76,12 @@ u64 scatter(const Pages& pages, u64 block, const Key& key, u32 shape, const u8* 
   return hash.value();
 }
 
+void scatter_unverified(const Pages& pages, u64 block, const u8* record) {
+  PieceCursor cursor(pages, block);
+  cursor.advance(pages.record_bytes, [&](u8* to, u64 step) { byte_ops().stream_copy(to, record, step), record += step; });
+  stream_fence();
+}
+
 u64 record_checksum(const Key& key, u32 shape, const u8* record, u64 length) {
   RecordHash hash(key, shape, length);
   for_each_chunk(length, [&](u64 at, u64 n) { hash.add(record + at, n); });

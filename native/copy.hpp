@@ -21,6 +21,9 @@ struct Pages {
 u64 gather(const Pages& pages, u64 block, const Key& key, u32 shape, u8* record);
 u64 scatter(const Pages& pages, u64 block, const Key& key, u32 shape, const u8* record);
 
+// scatter without the hashing, for callers that verify in another way.
+void scatter_unverified(const Pages& pages, u64 block, const u8* record);
+
 // The checksum of a record at rest.
 u64 record_checksum(const Key& key, u32 shape, const u8* record, u64 length);
 

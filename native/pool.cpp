@@ -249,10 +249,15 @@ LoadOutcome Pool::read(const BlockRef& ref, const Pages& pages, u64 block, bool 
   const Slot seen = s;
   const u64 wanted = load_relaxed(region_->extent(ref.extent).checksum);
   if (seen.extent != ref.extent || seen.length != pages.record_bytes) return LoadOutcome::stale;
-  const u64 actual = scatter(pages, block, seen.key, seen.shape, region_->payload(ref.extent));
+  const u8* record = region_->payload(ref.extent);
+  u64 actual = wanted;
+  if (verify)
+    actual = scatter(pages, block, seen.key, seen.shape, record);
+  else
+    scatter_unverified(pages, block, record);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (load_relaxed(s.state) != expected) return LoadOutcome::stale;
-  if (!verify || actual == wanted) return LoadOutcome::loaded;
+  if (actual == wanted) return LoadOutcome::loaded;
   quarantine(ref);
   return LoadOutcome::corrupt;
 }

@@ -193,16 +193,24 @@ class Pool:
         with self._translated():
             return self._core.store(keys, shape.packed, namespace, pages, block_ids)
 
-    def load(self, refs: bytes, pages: _core.Pages, block_ids: Sequence[int]) -> bytes:
-        """Copy records into the engine's pages and verify them; one `LoadOutcome` byte each.
+    def load(
+        self, refs: bytes, pages: _core.Pages, block_ids: Sequence[int], *, verify: bool = True
+    ) -> bytes:
+        """Copy records into the engine's pages; one `LoadOutcome` byte each.
 
         A block whose outcome is not `LOADED` has undefined contents in the engine.
+
+        Args:
+            refs: 16 bytes a record, of a live lease of any process.
+            pages: The engine's KV memory.
+            block_ids: Where to, one a record.
+            verify: Compare checksums and quarantine what does not match.
 
         Raises:
             ValueError: A block id is outside `pages`, or counts do not match.
         """
         with self._translated():
-            return self._core.load(refs, pages, block_ids, True)  # noqa: FBT003
+            return self._core.load(refs, pages, block_ids, verify)
 
     def reserve(
         self, key: bytes, shape: RecordShape, num_bytes: int, namespace: bytes

@@ -17,8 +17,8 @@ from kvext.errors import (
 from kvext.pool import Pool
 from tests.pool.engine_memory import NAMESPACE, RECORD_BYTES, SHAPE, EngineMemory, key_of
 
-GEOMETRY_AT = 64
-BOOT_ID_AT = 128
+GEOMETRY_AT = 56
+BOOT_ID_AT = 120
 
 
 def patch(region: Path, at: int, data: bytes) -> None:
