@@ -1,0 +1,18 @@
+"""Order of the whole run: quick answers first, real engines last."""
+
+import pytest
+
+_SLOWER_MARKS = ("benchmark", "native", "engine")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort by the slowest mark; within one kind the collected order stays."""
+    items.sort(key=_slowness)
+
+
+def _slowness(item: pytest.Item) -> int:
+    return max(
+        (rank for rank, mark in enumerate(_SLOWER_MARKS, start=1) if item.get_closest_marker(mark)),
+        default=0,
+    )
