@@ -27,6 +27,7 @@ survive pickling, since engines hand them between processes.
 """
 
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 __all__ = [
     "ConfigError",
@@ -62,8 +63,14 @@ def _size(num_bytes: int) -> str:
 class KvextError(Exception):
     """Root of the tree; catch it to catch everything kvext raises on purpose."""
 
-    def __reduce__(self) -> tuple[type["KvextError"], tuple[object, ...]]:
-        """Pickle by fields, whichever way the constructor was called."""
+    _says: ClassVar[str] = "{self.__class__.__name__}"
+    """The message: fact and value; remedy."""
+
+    def __str__(self) -> str:  # type: ignore[explicit-override]  # typing has it from 3.12 on
+        return self._says.format(self=self)
+
+    def __reduce__(self) -> tuple[type["KvextError"], tuple[object, ...]]:  # type: ignore[explicit-override]
+        # By default an exception pickles its positional arguments only.
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     def as_dict(self) -> dict[str, object]:
@@ -85,11 +92,14 @@ class UnknownOption(ConfigError):
     nearest: str
     known: tuple[str, ...]
 
-    def __str__(self) -> str:
-        """Name the option and the nearest known one."""
+    _says = "unknown option {self.option!r}; {self.remedy}"
+
+    @property
+    def remedy(self) -> str:
+        """The nearest known option, or all of them."""
         if self.nearest:
-            return f"unknown option {self.option!r}; did you mean {self.nearest!r}?"
-        return f"unknown option {self.option!r}; use one of {', '.join(self.known)}"
+            return f"did you mean {self.nearest!r}?"
+        return f"use one of {', '.join(self.known)}"
 
 
 @dataclass(eq=False)
@@ -100,9 +110,7 @@ class InvalidOption(ConfigError):
     value: object
     remedy: str
 
-    def __str__(self) -> str:
-        """Name the option, its value and the remedy."""
-        return f"option {self.option!r} cannot be {self.value!r}; {self.remedy}"
+    _says = "option {self.option!r} cannot be {self.value!r}; {self.remedy}"
 
 
 @dataclass(eq=False)
@@ -113,9 +121,7 @@ class OptionConflict(ConfigError):
     reason: str
     remedy: str
 
-    def __str__(self) -> str:
-        """Name the option, why it cannot be, and the remedy."""
-        return f"option {self.option!r} cannot be used here: {self.reason}; {self.remedy}"
+    _says = "option {self.option!r} cannot be used here: {self.reason}; {self.remedy}"
 
 
 @dataclass(eq=False)
@@ -125,11 +131,7 @@ class ConfigFileError(ConfigError):
     path: str
     reason: str
 
-    def __str__(self) -> str:
-        """Name the file and what is wrong with it."""
-        return (
-            f"options file {self.path!r} cannot be used: {self.reason}; correct it or leave it out"
-        )
+    _says = "options file {self.path!r} cannot be used: {self.reason}; correct it or leave it out"
 
 
 @dataclass(eq=False)
@@ -139,9 +141,7 @@ class EngineMissing(ConfigError):
     command: str
     remedy: str
 
-    def __str__(self) -> str:
-        """Name the command and how to get it."""
-        return f"the command {self.command!r} is not on the PATH; {self.remedy}"
+    _says = "the command {self.command!r} is not on the PATH; {self.remedy}"
 
 
 @dataclass(eq=False)
@@ -155,18 +155,14 @@ class PoolError(KvextError):
 class PoolMissing(PoolError):
     """No region lies at the path."""
 
-    def __str__(self) -> str:
-        """Name the path and how to make the pool."""
-        return f"no pool at {self.path}; create it with `kvext pool create`"
+    _says = "no pool at {self.path}; create it with `kvext pool create`"
 
 
 @dataclass(eq=False)
 class PoolExists(PoolError):
     """A region lies at the path already."""
 
-    def __str__(self) -> str:
-        """Name the path and the ways out."""
-        return f"a pool exists at {self.path}; attach to it, or remove it with `kvext pool rm`"
+    _says = "a pool exists at {self.path}; attach to it, or remove it with `kvext pool rm`"
 
 
 @dataclass(eq=False)
@@ -176,12 +172,20 @@ class PoolFull(PoolError):
     needed_bytes: int
     free_bytes: int
 
-    def __str__(self) -> str:
-        """Say what was asked for and what there is."""
-        return (
-            f"pool {self.path} needs {_size(self.needed_bytes)} but its folder has "
-            f"{_size(self.free_bytes)} free; ask for less, or choose another folder"
-        )
+    @property
+    def needed_size(self) -> str:
+        """`needed_bytes` for people."""
+        return _size(self.needed_bytes)
+
+    @property
+    def free_size(self) -> str:
+        """`free_bytes` for people."""
+        return _size(self.free_bytes)
+
+    _says = (
+        "pool {self.path} needs {self.needed_size} but its folder has "
+        "{self.free_size} free; ask for less, or choose another folder"
+    )
 
 
 @dataclass(eq=False)
@@ -191,12 +195,10 @@ class PoolVersionMismatch(PoolError):
     found: int
     expected: int
 
-    def __str__(self) -> str:
-        """Name both versions."""
-        return (
-            f"pool {self.path} has format version {self.found}, this kvext reads {self.expected}; "
-            "use another pool name, or remove the pool with `kvext pool rm`"
-        )
+    _says = (
+        "pool {self.path} has format version {self.found}, this kvext reads {self.expected}; "
+        "use another pool name, or remove the pool with `kvext pool rm`"
+    )
 
 
 @dataclass(eq=False)
@@ -205,12 +207,10 @@ class PoolDamaged(PoolError):
 
     reason: str
 
-    def __str__(self) -> str:
-        """Say what was found."""
-        return (
-            f"pool {self.path} is damaged: {self.reason}; remove it with `kvext pool rm` "
-            "and create it again"
-        )
+    _says = (
+        "pool {self.path} is damaged: {self.reason}; remove it with `kvext pool rm` "
+        "and create it again"
+    )
 
 
 @dataclass(eq=False)
@@ -219,12 +219,10 @@ class PoolPermission(PoolError):
 
     reason: str
 
-    def __str__(self) -> str:
-        """Name the path and what was refused."""
-        return (
-            f"pool {self.path} may not be used: {self.reason}; run as its owner, "
-            "or change the file's owner and mode"
-        )
+    _says = (
+        "pool {self.path} may not be used: {self.reason}; run as its owner, "
+        "or change the file's owner and mode"
+    )
 
 
 @dataclass(eq=False)
@@ -234,12 +232,10 @@ class PoolGeometryMismatch(PoolError):
     record_bytes: int
     extent_bytes: int
 
-    def __str__(self) -> str:
-        """Name both sizes."""
-        return (
-            f"pool {self.path} has extents of {self.extent_bytes} bytes, this engine's block "
-            f"needs {self.record_bytes}; give the engine another pool name"
-        )
+    _says = (
+        "pool {self.path} has extents of {self.extent_bytes} bytes, this engine's block "
+        "needs {self.record_bytes}; give the engine another pool name"
+    )
 
 
 @dataclass(eq=False)
@@ -248,12 +244,10 @@ class PoolBusy(PoolError):
 
     num_attached: int
 
-    def __str__(self) -> str:
-        """Say how many."""
-        return (
-            f"pool {self.path} has {self.num_attached} attached process(es); stop them first, "
-            "or use --force"
-        )
+    _says = (
+        "pool {self.path} has {self.num_attached} attached process(es); stop them first, "
+        "or use --force"
+    )
 
 
 @dataclass(eq=False)
@@ -262,21 +256,17 @@ class PoolLockTimeout(PoolError):
 
     waited_s: float
 
-    def __str__(self) -> str:
-        """Say how long it was waited for."""
-        return (
-            f"pool {self.path} stayed locked for {self.waited_s:g} s by another process; "
-            "try again, or raise lock_wait_s"
-        )
+    _says = (
+        "pool {self.path} stayed locked for {self.waited_s:g} s by another process; "
+        "try again, or raise lock_wait_s"
+    )
 
 
 @dataclass(eq=False)
 class PoolDetached(PoolError):
     """This process is no longer attached: it closed the pool, or was fenced out."""
 
-    def __str__(self) -> str:
-        """Name the path and the remedy."""
-        return f"pool {self.path} is detached from this process; attach again"
+    _says = "pool {self.path} is detached from this process; attach again"
 
 
 @dataclass(eq=False)
@@ -291,12 +281,10 @@ class IdentityUnknown(IdentityError):
     subject: str
     reason: str
 
-    def __str__(self) -> str:
-        """Say whose identity is unknown and why."""
-        return (
-            f"the identity of {self.subject} is unknown: {self.reason}; "
-            "the engine serves uncached until the files are complete and stay unchanged"
-        )
+    _says = (
+        "the identity of {self.subject} is unknown: {self.reason}; "
+        "the engine serves uncached until the files are complete and stay unchanged"
+    )
 
 
 @dataclass(eq=False)
@@ -306,9 +294,7 @@ class TokenRangeError(IdentityError, ValueError):
     token: int
     position: int
 
-    def __str__(self) -> str:
-        """Name the token and where it stands."""
-        return (
-            f"token {self.token} at position {self.position} is outside 0..4294967295; "
-            "pass the tokenizer's ids"
-        )
+    _says = (
+        "token {self.token} at position {self.position} is outside 0..4294967295; "
+        "pass the tokenizer's ids"
+    )

@@ -241,7 +241,7 @@ def _snapshot(folder: Path, suffixes: tuple[str, ...]) -> WeightsSnapshot:
             states = [
                 (entry.name, FileIdentity.of(entry.stat()))
                 for entry in entries
-                if entry.name.endswith(suffixes)
+                if entry.name.endswith(suffixes) and not entry.is_dir()
             ]
     except OSError as error:
         raise IdentityUnknown(str(folder), str(error)) from error

@@ -1,0 +1,253 @@
+"""`kvext pool`: make a pool, look at it, empty it, remove it.
+
+Every command attaches as an observer: it takes no place in the process table and leaves the
+geometry to the first engine.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from kvext.assembly import automatic_pool_bytes, pool_path
+from kvext.cli import pool_view
+from kvext.cli.answer import answering, echo_json, example, json_option
+from kvext.config import Config, format_bytes, load_config
+from kvext.cxl import create_region, region_path, remove_region
+from kvext.errors import (
+    InvalidOption,
+    PoolBusy,
+    PoolDamaged,
+    PoolError,
+    PoolMissing,
+    PoolVersionMismatch,
+)
+from kvext.pool import NamespaceUse, Pool, PoolStat
+
+__all__ = ["pool"]
+
+
+def _named(command: Callable[..., None]) -> Callable[..., None]:
+    command = _in_folder(command)
+    return click.argument("name", default=Config().pool_name)(command)
+
+
+def _in_folder(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--folder",
+        default=Config().pool_folder,
+        show_default=True,
+        help="Folder of the pool's region.",
+    )(command)
+
+
+def _config(folder: str, name: str, size: str = "auto") -> Config:
+    absolute = str(Path(folder).absolute())
+    return load_config({"pool_name": name, "pool_folder": absolute, "pool_size": size})
+
+
+def _path(folder: str, name: str) -> Path:
+    return pool_path(_config(folder, name))
+
+
+@click.group()
+@example(
+    "kvext pool create --size 8GiB",
+    "kvext pool stat",
+)
+def pool() -> None:
+    """Make, inspect, empty and remove pools of KV blocks.
+
+    NAME is "default" unless you say otherwise; engines find a pool by the same name and folder.
+    """
+
+
+@pool.command()
+@_named
+@click.option(
+    "--size",
+    default="auto",
+    show_default=True,
+    help='Memory to reserve, such as "64GiB"; "auto" takes half of what the folder has free.',
+)
+@json_option
+@answering
+@example(
+    "kvext pool create --size 64GiB",
+    "kvext pool create tests --size 512MiB --folder /tmp --json",
+)
+def create(name: str, folder: str, size: str, *, as_json: bool) -> None:
+    """Reserve the memory of pool NAME now, with progress.
+
+    Engines make a missing pool themselves; do it beforehand where the memory must not be charged
+    to an engine's container, or where an engine should not wait for it.
+    """
+    config = _config(folder, name, size)
+    path = pool_path(config)
+    if not path.parent.is_dir():
+        raise InvalidOption("--folder", folder, "make the folder first, or choose another")
+    num_bytes = config.pool_bytes or automatic_pool_bytes(path.parent)
+    with _progress(shown=not as_json) as on_progress:
+        create_region(path, num_bytes, Pool.initialise, on_progress=on_progress)
+    if as_json:
+        echo_json({"name": name, "path": path, "region_bytes": num_bytes})
+    else:
+        click.echo(f"created pool {name!r} of {format_bytes(num_bytes)} at {path}")
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    columns = (
+        TextColumn("reserving memory"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+    )
+    console = pool_view.stderr()
+    hidden = not (shown and console.is_terminal)
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task("reserve")
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@pool.command()
+@_named
+@json_option
+@answering
+@example(
+    "kvext pool stat",
+    "kvext pool stat tests --folder /tmp --json",
+)
+def stat(name: str, folder: str, *, as_json: bool) -> None:
+    """Show what pool NAME holds, who is attached and what happened since its creation."""
+    with Pool.attach(_path(folder, name)) as attached:
+        figures, uses = attached.stat(), attached.namespaces()
+    if as_json:
+        echo_json(_stat_document(name, figures, uses))
+    else:
+        pool_view.show_stat(name, figures, uses)
+
+
+def _stat_document(name: str, figures: PoolStat, uses: list[NamespaceUse]) -> dict[str, Any]:
+    return {
+        "name": name,
+        **asdict(figures),
+        "capacity_bytes": figures.capacity_bytes,
+        "namespaces": [{**asdict(use), "held_bytes": use.held_bytes} for use in uses],
+    }
+
+
+@pool.command()
+@_in_folder
+@json_option
+@answering
+@example(
+    "kvext pool ls",
+    "kvext pool ls --folder /tmp --json",
+)
+def ls(folder: str, *, as_json: bool) -> None:
+    """List the pools in a folder; one that cannot be read is listed with the reason."""
+    template = region_path(Path(folder).absolute(), "*")
+    found: list[tuple[str, PoolStat | PoolError]] = []
+    for path in sorted(template.parent.glob(template.name)):
+        name = path.name.removeprefix("kvext-").removesuffix(".pool")
+        try:
+            with Pool.attach(path) as attached:
+                found.append((name, attached.stat()))
+        except PoolError as error:
+            found.append((name, error))
+    if as_json:
+        echo_json({"folder": template.parent, "pools": [_ls_entry(*entry) for entry in found]})
+    else:
+        pool_view.show_list(str(template.parent), found)
+
+
+def _ls_entry(name: str, figures: PoolStat | PoolError) -> dict[str, Any]:
+    if isinstance(figures, PoolError):
+        return {"name": name, **figures.as_dict()}
+    return {
+        "name": name,
+        "path": figures.path,
+        "region_bytes": figures.region_bytes,
+        "capacity_bytes": figures.capacity_bytes,
+        "num_committed": figures.num_committed,
+        "committed_bytes": figures.committed_bytes,
+        "num_attached": len(figures.processes),
+    }
+
+
+@pool.command()
+@_named
+@click.option(
+    "--namespace",
+    metavar="HEX",
+    help="Drop only this namespace's blocks; the first digits are enough (see `stat`).",
+)
+@json_option
+@answering
+@example(
+    "kvext pool clear",
+    "kvext pool clear --namespace 3fa9c1",
+)
+def clear(name: str, folder: str, namespace: str | None, *, as_json: bool) -> None:
+    """Drop the blocks of pool NAME; engines go on and compute what they miss.
+
+    Blocks that an engine is using stay until they are evicted.
+    """
+    with Pool.attach(_path(folder, name)) as attached:
+        report = attached.clear(_namespace(attached.namespaces(), namespace))
+    if as_json:
+        echo_json({"name": name, **asdict(report)})
+    else:
+        click.echo(f"dropped {report.num_dropped} blocks, kept {report.num_kept} in use")
+
+
+def _namespace(uses: list[NamespaceUse], prefix: str | None) -> bytes | None:
+    if prefix is None:
+        return None
+    matching = {use.digest for use in uses if prefix and use.digest.startswith(prefix.lower())}
+    if len(matching) != 1:
+        known = "more digits are needed" if matching else "no namespace of the pool begins so"
+        raise InvalidOption("--namespace", prefix, f"{known}; see `kvext pool stat`")
+    return bytes.fromhex(matching.pop())
+
+
+@pool.command()
+@_named
+@click.option("--force", is_flag=True, help="Remove it although processes are attached.")
+@json_option
+@answering
+@example(
+    "kvext pool rm",
+    "kvext pool rm tests --folder /tmp --force",
+)
+def rm(name: str, folder: str, *, force: bool, as_json: bool) -> None:
+    """Remove pool NAME and give its memory back.
+
+    Refused while engines are attached. With --force they keep the memory until they end, and
+    engines that start afterwards share another pool.
+    """
+    path = _path(folder, name)
+    if not path.exists():
+        raise PoolMissing(str(path))
+    num_attached = 0 if force else _num_attached(path)
+    if num_attached:
+        raise PoolBusy(str(path), num_attached)
+    remove_region(path)
+    if as_json:
+        echo_json({"name": name, "path": path, "removed": True})
+    else:
+        click.echo(f"removed pool {name!r} at {path}")
+
+
+def _num_attached(path: Path) -> int:
+    """Processes attached; none where the region is no pool that this kvext could have attached."""
+    try:
+        with Pool.attach(path) as attached:
+            return len(attached.stat().processes)
+    except (PoolDamaged, PoolVersionMismatch):
+        return 0
