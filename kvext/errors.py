@@ -9,6 +9,7 @@
     │   └── EngineMissing         the engine's command is not installed
     ├── PoolError                 one pool, named by its path
     │   ├── PoolMissing           no region at the path
+    │   ├── PoolFolderMissing     no folder to make it in
     │   ├── PoolExists            a region is there already
     │   ├── PoolFull              the folder has too little memory for the region
     │   ├── PoolVersionMismatch   the region has another format version
@@ -43,6 +44,7 @@ __all__ = [
     "PoolDetached",
     "PoolError",
     "PoolExists",
+    "PoolFolderMissing",
     "PoolFull",
     "PoolGeometryMismatch",
     "PoolLockTimeout",
@@ -156,6 +158,13 @@ class PoolMissing(PoolError):
     """No region lies at the path."""
 
     _says = "no pool at {self.path}; create it with `kvext pool create`"
+
+
+@dataclass(eq=False)
+class PoolFolderMissing(PoolError):
+    """The folder that the region should lie in does not exist."""
+
+    _says = "pool {self.path} has no folder to lie in; make the folder, or choose another"
 
 
 @dataclass(eq=False)

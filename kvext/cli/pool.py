@@ -23,6 +23,7 @@ from kvext.errors import (
     PoolBusy,
     PoolDamaged,
     PoolError,
+    PoolFolderMissing,
     PoolMissing,
     PoolVersionMismatch,
 )
@@ -89,7 +90,7 @@ def create(name: str, folder: str, size: str, *, as_json: bool) -> None:
     config = _config(folder, name, size)
     path = pool_path(config)
     if not path.parent.is_dir():
-        raise InvalidOption("--folder", folder, "make the folder first, or choose another")
+        raise PoolFolderMissing(str(path))
     num_bytes = config.pool_bytes or automatic_pool_bytes(path.parent)
     with _progress(shown=not as_json) as on_progress:
         create_region(path, num_bytes, Pool.initialise, on_progress=on_progress)

@@ -15,7 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kvext.errors import PoolExists, PoolFull, PoolLockTimeout, PoolMissing, PoolPermission
+from kvext.errors import (
+    PoolExists,
+    PoolFolderMissing,
+    PoolFull,
+    PoolLockTimeout,
+    PoolMissing,
+    PoolPermission,
+)
 
 __all__ = ["create_region", "region_path", "remove_region"]
 
@@ -54,7 +61,7 @@ def create_region(
         PoolExists: It is there already, or another process made it meanwhile.
         PoolFull: The folder has too little memory; nothing is left behind.
         PoolPermission: The folder may not be written.
-        PoolMissing: The folder does not exist.
+        PoolFolderMissing: The folder does not exist.
         PoolLockTimeout: Another process has been creating it for longer than `wait_s`.
     """
     claim = path.with_name(path.name + ".new")
@@ -110,7 +117,7 @@ def _open(claim: Path, path: Path) -> int:
     try:
         return os.open(claim, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
-        raise PoolMissing(str(path)) from None
+        raise PoolFolderMissing(str(path)) from None
     except OSError as error:
         raise PoolPermission(str(path), str(error.strerror)) from None
 

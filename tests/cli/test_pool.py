@@ -104,7 +104,7 @@ def test_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     folder = str(tmp_path / "missing")
     result = CliRunner().invoke(kvext, ["pool", "create", "--size", "4MiB", "--folder", folder])
     assert result.exit_code == 1
-    assert "make the folder first" in result.stderr
+    assert "make the folder" in result.stderr
 
 
 def test_stat_of_a_fresh_pool_says_that_its_geometry_is_open(call: Call) -> None:

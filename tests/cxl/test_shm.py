@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from kvext.cxl import create_region, region_path, remove_region
-from kvext.errors import PoolExists, PoolFull, PoolLockTimeout, PoolMissing, PoolPermission
+from kvext.errors import (
+    PoolExists,
+    PoolFolderMissing,
+    PoolFull,
+    PoolLockTimeout,
+    PoolMissing,
+    PoolPermission,
+)
 from kvext.pool import Pool
 
 MIB = 1 << 20
@@ -94,7 +101,7 @@ def test_leftover_of_a_dead_creator_is_taken_over(tmp_path: Path) -> None:
 
 
 def test_missing_folder_and_missing_region_are_named(tmp_path: Path) -> None:
-    with pytest.raises(PoolMissing):
+    with pytest.raises(PoolFolderMissing, match="make the folder"):
         create_region(tmp_path / "none" / "kvext-a.pool", MIB, Pool.initialise)
     with pytest.raises(PoolMissing):
         remove_region(region_path(tmp_path, "a"))

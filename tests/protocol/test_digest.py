@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,74 +18,10 @@ from kvext.protocol.digest import (
     weights_snapshot,
 )
 
-CONFIG: Mapping[str, object] = {
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 64,
-    "rope_theta": 10000.0,
-    "_name_or_path": "someone/model",
-    "transformers_version": "5.0.0",
-}
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "default-cache"))
-
-
 ModelMaker = Callable[[str], Path]
 Identify = Callable[[Path], bytes]
-
-
-def _in_an_hour() -> float:
-    """A clock that lets files of this test count as settled."""
-    return time.time() + 3600
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def make_model(tmp_path: Path) -> ModelMaker:
-    def make(name: str) -> Path:
-        folder = tmp_path / name
-        folder.mkdir(parents=True)
-        (folder / "model-00001-of-00002.safetensors").write_bytes(bytes(range(256)) * 40)
-        (folder / "model-00002-of-00002.safetensors").write_bytes(b"second" * 1000)
-        (folder / "config.json").write_text("{}")
-        return folder
-
-    return make
-
-
-@pytest.fixture
-def make_adapter(tmp_path: Path) -> ModelMaker:
-    def make(name: str) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        config = {"r": 8, "lora_alpha": 16, "base_model_name_or_path": name}
-        (folder / "adapter_config.json").write_text(json.dumps(config))
-        (folder / "adapter_model.safetensors").write_bytes(b"lora" * 500)
-        return folder
-
-    return make
-
-
-@pytest.fixture
-def identify(cache: Path) -> Identify:
-    return lambda folder: digest_model(folder, CONFIG, cache_folder=cache, clock=_in_an_hour)
-
-
-def _flip_one_bit_and_keep_size_and_mtime(path: Path) -> None:
-    before = path.stat()
-    with path.open("r+b") as file:
-        first = file.read(1)
-        file.seek(0)
-        file.write(bytes([first[0] ^ 1]))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    after = path.stat()
-    assert (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+FlipBit = Callable[[Path], None]
+Clock = Callable[[], float]
 
 
 def _weights(folder: Path) -> Path:
@@ -103,16 +37,16 @@ def test_same_bytes_at_another_path_have_the_same_digest(
 
 
 def test_flipped_bit_with_size_and_mtime_kept_gives_another_digest(
-    make_model: ModelMaker, identify: Identify, cache: Path
+    make_model: ModelMaker, identify: Identify, cache: Path, flip_bit: FlipBit
 ) -> None:
     folder = make_model("model")
     before = identify(folder)
     assert identify(folder) == before
     assert list(cache.glob("*.json"))
-    _flip_one_bit_and_keep_size_and_mtime(_weights(folder))
+    flip_bit(_weights(folder))
     changed = identify(folder)
     assert changed != before
-    _flip_one_bit_and_keep_size_and_mtime(_weights(folder))
+    flip_bit(_weights(folder))
     assert identify(folder) == before
 
 
@@ -128,129 +62,33 @@ def test_weights_swapped_between_two_files_give_another_digest(
     assert identify(folder) != before
 
 
-def test_known_files_are_not_read_again(make_model: ModelMaker, cache: Path) -> None:
-    folder = make_model("model")
-    reads: list[int] = []
-
-    def read_bytes() -> int:
-        reads.clear()
-        digest_model(
-            folder,
-            CONFIG,
-            cache_folder=cache,
-            clock=_in_an_hour,
-            on_progress=lambda done, _: reads.append(done),
-        )
-        return len(reads)
-
-    assert read_bytes() == 3  # a chunk for each file, and the end
-    assert read_bytes() == 1
-
-
-def test_file_that_has_just_changed_is_read_again(make_model: ModelMaker, cache: Path) -> None:
-    folder = make_model("model")
-    digest_model(folder, CONFIG, cache_folder=cache, clock=lambda: _weights(folder).stat().st_ctime)
-    assert not cache.exists()
-
-
-def test_progress_counts_every_byte_up_to_the_total(make_model: ModelMaker, cache: Path) -> None:
+def test_progress_counts_every_byte_up_to_the_total(
+    make_model: ModelMaker, cache: Path, config: Mapping[str, object]
+) -> None:
     folder = make_model("model")
     calls: list[tuple[int, int]] = []
-    digest_model(folder, CONFIG, cache_folder=cache, on_progress=lambda *call: calls.append(call))
+    digest_model(folder, config, cache_folder=cache, on_progress=lambda *call: calls.append(call))
     assert calls == [(10240, 16240), (16240, 16240), (16240, 16240)]
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"sha256": 3}', b"\xff" * 100], ids=repr)
-def test_damaged_cache_is_read_over_and_written_anew(
-    make_model: ModelMaker, identify: Identify, cache: Path, damage: bytes
+def test_provenance_in_the_configuration_does_not_count(
+    make_model: ModelMaker, config: Mapping[str, object]
 ) -> None:
-    folder = make_model("model")
-    before = identify(folder)
-    entries = sorted(cache.glob("*.json"))
-    good = [entry.read_bytes() for entry in entries]
-    for entry in entries:
-        entry.write_bytes(damage)
-    assert identify(folder) == before
-    assert [entry.read_bytes() for entry in entries] == good
-
-
-def test_cache_entry_with_a_digest_that_is_none_is_not_believed(
-    make_model: ModelMaker, identify: Identify, cache: Path
-) -> None:
-    folder = make_model("model")
-    before = identify(folder)
-    for entry in cache.glob("*.json"):
-        entry.write_text(json.dumps({**json.loads(entry.read_text()), "sha256": "abc"}))
-    assert identify(folder) == before
-
-
-def test_cache_is_private_and_leaves_no_drafts(
-    make_model: ModelMaker, identify: Identify, cache: Path
-) -> None:
-    identify(make_model("model"))
-    assert cache.stat().st_mode & 0o777 == 0o700
-    assert len(list(cache.iterdir())) == 2
-    assert {entry.stat().st_mode & 0o777 for entry in cache.iterdir()} == {0o600}
-
-
-def test_cache_folder_that_cannot_be_made_is_no_error(
-    make_model: ModelMaker, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    folder = make_model("model")
-    in_file = tmp_path / "file" / "cache"
-    digests = {digest_model(folder, CONFIG, cache_folder=in_file, clock=_in_an_hour)}
-    digests.add(digest_model(folder, CONFIG, cache_folder=in_file, clock=_in_an_hour))
-    assert len(digests) == 1
-
-
-def _hub_model(root: Path, content: bytes, name: str | None = None) -> tuple[Path, Path]:
-    """A hub cache: a snapshot of symbolic links to blobs that are named by their SHA-256."""
-    blob = root / "blobs" / (name or hashlib.sha256(content).hexdigest())
-    snapshot = root / "snapshots" / "0" / "model.safetensors"
-    blob.parent.mkdir(parents=True)
-    snapshot.parent.mkdir(parents=True)
-    blob.write_bytes(content)
-    snapshot.symlink_to(Path("../../blobs") / blob.name)
-    return snapshot.parent, blob
-
-
-def test_hub_blob_is_named_without_being_read(tmp_path: Path, identify: Identify) -> None:
-    content = b"weights" * 1000
-    hub, _ = _hub_model(tmp_path / "hub", content)
-    plain = tmp_path / "plain"
-    plain.mkdir()
-    (plain / "model.safetensors").write_bytes(content)
-    assert identify(hub) == identify(plain)
-    misnamed, _ = _hub_model(tmp_path / "misnamed", content, name="ab" * 32)
-    # Only its name can have made this difference.
-    assert identify(misnamed) != identify(plain)
-
-
-def test_hub_blob_that_was_changed_in_place_is_read(tmp_path: Path, identify: Identify) -> None:
-    hub, blob = _hub_model(tmp_path / "hub", b"weights" * 1000)
-    before = identify(hub)
-    assert identify(hub) == before
-    _flip_one_bit_and_keep_size_and_mtime(blob)
-    changed = identify(hub)
-    assert changed != before
-    assert identify(hub) == changed
-
-
-def test_provenance_in_the_configuration_does_not_count(make_model: ModelMaker) -> None:
     elsewhere = {
-        **dict(sorted(CONFIG.items(), reverse=True)),
+        **dict(sorted(config.items(), reverse=True)),
         "_name_or_path": "/elsewhere",
         "transformers_version": "6",
     }
     folder = make_model("model")
-    assert digest_model(folder, CONFIG) == digest_model(folder, elsewhere)
+    assert digest_model(folder, config) == digest_model(folder, elsewhere)
 
 
 @pytest.mark.parametrize("change", [{"rope_theta": 500000.0}, {"hidden_size": 65}, {"extra": None}])
-def test_architecture_counts(make_model: ModelMaker, change: Mapping[str, object]) -> None:
+def test_architecture_counts(
+    make_model: ModelMaker, change: Mapping[str, object], config: Mapping[str, object]
+) -> None:
     folder = make_model("model")
-    assert digest_model(folder, CONFIG) != digest_model(folder, {**CONFIG, **change})
+    assert digest_model(folder, config) != digest_model(folder, {**config, **change})
 
 
 def test_configuration_is_canonical_at_every_depth() -> None:
@@ -265,13 +103,13 @@ def test_configuration_value_without_a_stable_text_has_no_identity() -> None:
 
 
 def test_code_beside_the_weights_counts_only_where_the_configuration_names_it(
-    make_model: ModelMaker,
+    make_model: ModelMaker, config: Mapping[str, object]
 ) -> None:
     folder = make_model("model")
-    mapped = {**CONFIG, "auto_map": {"AutoModel": "modeling_own.Own"}}
-    plain, own = digest_model(folder, CONFIG), digest_model(folder, mapped)
+    mapped = {**config, "auto_map": {"AutoModel": "modeling_own.Own"}}
+    plain, own = digest_model(folder, config), digest_model(folder, mapped)
     (folder / "modeling_own.py").write_text("scale = 2")
-    assert digest_model(folder, CONFIG) == plain
+    assert digest_model(folder, config) == plain
     assert digest_model(folder, mapped) != own
 
 
@@ -309,7 +147,7 @@ def test_dangling_link_has_no_identity(make_model: ModelMaker, identify: Identif
 
 
 def test_file_that_changes_while_it_is_read_has_no_identity(
-    make_model: ModelMaker, cache: Path
+    make_model: ModelMaker, cache: Path, later: Clock, config: Mapping[str, object]
 ) -> None:
     folder = make_model("model")
 
@@ -318,12 +156,12 @@ def test_file_that_changes_while_it_is_read_has_no_identity(
             file.write(b"x")
 
     with pytest.raises(IdentityUnknown, match="changed while"):
-        digest_model(folder, CONFIG, cache_folder=cache, clock=_in_an_hour, on_progress=interfere)
+        digest_model(folder, config, cache_folder=cache, clock=later, on_progress=interfere)
     assert not list(cache.glob("*.json"))
 
 
 def test_file_that_comes_while_others_are_read_leaves_no_identity(
-    make_model: ModelMaker, cache: Path
+    make_model: ModelMaker, cache: Path, config: Mapping[str, object]
 ) -> None:
     folder = make_model("model")
 
@@ -331,7 +169,7 @@ def test_file_that_comes_while_others_are_read_leaves_no_identity(
         (folder / "model-3.safetensors").write_bytes(b"late")
 
     with pytest.raises(IdentityUnknown, match="changed while"):
-        digest_model(folder, CONFIG, cache_folder=cache, on_progress=interfere)
+        digest_model(folder, config, cache_folder=cache, on_progress=interfere)
 
 
 def test_files_have_the_sha256_of_their_bytes(make_model: ModelMaker, cache: Path) -> None:
@@ -354,11 +192,13 @@ def test_adapter_with_another_scale_is_another(make_adapter: ModelMaker, cache: 
     assert digest_adapter(folder, cache_folder=cache) != before
 
 
-def test_adapter_with_a_flipped_bit_is_another(make_adapter: ModelMaker, cache: Path) -> None:
+def test_adapter_with_a_flipped_bit_is_another(
+    make_adapter: ModelMaker, cache: Path, later: Clock, flip_bit: FlipBit
+) -> None:
     folder = make_adapter("one")
-    before = digest_adapter(folder, cache_folder=cache, clock=_in_an_hour)
-    _flip_one_bit_and_keep_size_and_mtime(_weights(folder))
-    assert digest_adapter(folder, cache_folder=cache, clock=_in_an_hour) != before
+    before = digest_adapter(folder, cache_folder=cache, clock=later)
+    flip_bit(_weights(folder))
+    assert digest_adapter(folder, cache_folder=cache, clock=later) != before
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
@@ -383,13 +223,13 @@ def test_adapter_and_model_of_the_same_bytes_are_not_confused(
 
 
 def test_snapshot_changes_with_weights_and_adapter_settings_only(
-    make_adapter: ModelMaker,
+    make_adapter: ModelMaker, flip_bit: FlipBit
 ) -> None:
     folder = make_adapter("one")
     before = weights_snapshot(folder)
     (folder / "README.md").write_text("notes")
     assert weights_snapshot(folder) == before
-    _flip_one_bit_and_keep_size_and_mtime(_weights(folder))
+    flip_bit(_weights(folder))
     flipped = weights_snapshot(folder)
     assert flipped != before
     (folder / "adapter_config.json").write_text("{}")
