@@ -15,6 +15,7 @@
     │   ├── PoolVersionMismatch   the region has another format version
     │   ├── PoolDamaged           the region's superblock cannot be trusted
     │   ├── PoolPermission        the region may not be opened
+    │   ├── PoolUnusable          it is sound, but not for this use
     │   ├── PoolGeometryMismatch  an engine's records do not fit the extents
     │   ├── PoolBusy              processes are attached
     │   ├── PoolLockTimeout       another process held the allocation lock too long
@@ -50,6 +51,7 @@ __all__ = [
     "PoolLockTimeout",
     "PoolMissing",
     "PoolPermission",
+    "PoolUnusable",
     "PoolVersionMismatch",
     "TokenRangeError",
     "UnknownOption",
@@ -232,6 +234,15 @@ class PoolPermission(PoolError):
         "pool {self.path} may not be used: {self.reason}; run as its owner, "
         "or change the file's owner and mode"
     )
+
+
+@dataclass(eq=False)
+class PoolUnusable(PoolError):
+    """The region is sound but cannot be used in this way; `reason` names the remedy."""
+
+    reason: str
+
+    _says = "pool {self.path} cannot be used: {self.reason}"
 
 
 @dataclass(eq=False)

@@ -15,6 +15,7 @@ inline constexpr u64 kMagic = 0x314c4f4f5058564bULL;  // "KVXPOOL1"
 inline constexpr u32 kFormatVersion = 1;
 inline constexpr u32 kMaxProcesses = 128;
 inline constexpr u32 kMaxNamespaces = 256;
+inline constexpr u64 kMaxExtents = 1ULL << 30;  // slot indexes are 32 bits, and there are up to four slots an extent
 inline constexpr u32 kUnknownNamespace = 0xffff;
 inline constexpr u32 kProbeLimit = 128;   // slots a lookup may visit; longer is a miss
 inline constexpr u64 kChecksumChunk = 32 * 1024;

@@ -37,6 +37,9 @@ class Index {
 
  private:
   bool matches(const Slot& slot, const Key& key, u32 shape) const;
+  bool is(u64 at, SlotState state) const;
+  bool holds_together(u64 gap) const;
+  void empty_as(u64 at, SlotState state) const;
   const Region& region_;
   u64 mask_;
 };
@@ -60,7 +63,7 @@ inline Found Index::find(const Key& key, u32 shape) const {
       const u32 extent = load_relaxed(s.extent);
       std::atomic_thread_fence(std::memory_order_acquire);
       if (load_relaxed(s.state) != word) continue;
-      if (same) return {at, word, extent};
+      if (same && extent < region_.geometry().num_extents) return {at, word, extent};
       break;
     }
   }
@@ -82,16 +85,28 @@ inline Index::Probe Index::probe(const Key& key, u32 shape) const {
   return first_empty;
 }
 
+// Does some record behind this gap have its home at or before it? Then the probe chain needs the gap.
+inline bool Index::holds_together(u64 gap) const {
+  for (u64 distance = 1; distance < kProbeLimit; ++distance) {
+    const u64 at = (gap + distance) & mask_;
+    if (is(at, SlotState::free)) return false;
+    if (!is(at, SlotState::tombstone) && ((at - region_.slot(at).key.word[0]) & mask_) >= distance) return true;
+  }
+  return false;
+}
+
+inline bool Index::is(u64 at, SlotState state) const { return state_of(load_relaxed(region_.slot(at).state)) == state; }
+
+inline void Index::empty_as(u64 at, SlotState state) const {
+  Slot& s = region_.slot(at);
+  store_release(s.state, state_word(state, generation_of(load_relaxed(s.state))));
+}
+
 inline void Index::vacate(u64 slot) const {
-  auto set = [&](u64 at, SlotState state) {
-    Slot& s = region_.slot(at);
-    store_release(s.state, state_word(state, generation_of(load_relaxed(s.state))));
-  };
-  auto is = [&](u64 at, SlotState state) { return state_of(load_relaxed(region_.slot(at).state)) == state; };
-  set(slot, SlotState::tombstone);
-  if (!is((slot + 1) & mask_, SlotState::free)) return;
-  // The chain ends here: this tombstone and those directly before it hold nothing together.
-  for (u64 at = slot, n = 0; n < kProbeLimit && is(at, SlotState::tombstone); at = (at - 1) & mask_, ++n) set(at, SlotState::free);
+  empty_as(slot, SlotState::tombstone);
+  // Without this, tombstones fill the table within some twenty turnovers and every miss walks to the limit.
+  for (u64 at = slot, n = 0; n < kProbeLimit && is(at, SlotState::tombstone) && !holds_together(at); at = (at - 1) & mask_, ++n)
+    empty_as(at, SlotState::free);
 }
 
 }  // namespace kvext

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -16,6 +17,9 @@ namespace kvext {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr Seconds kLongestWait{24 * 3600.0};
+constexpr u64 kUnrepaired = ~u64{0};
 
 struct flock byte_range(short type, long long at) {
   struct flock range{};
@@ -53,19 +57,18 @@ void ByteLock::unlock() const {
 
 bool ByteLock::held_elsewhere() const {
   struct flock range = byte_range(F_WRLCK, at_);
-  return ::fcntl(fd_, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+  // An error is no proof of death.
+  return ::fcntl(fd_, F_OFD_GETLK, &range) != 0 || range.l_type != F_UNLCK;
 }
 
 std::optional<AllocationLock::Held> AllocationLock::acquire(u64 holder, Seconds wait) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
-  if (!threads_.try_lock_until(deadline)) return std::nullopt;
+  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::min(wait, kLongestWait));
+  std::unique_lock threads(threads_, deadline);
+  if (!threads) return std::nullopt;
   // Holders keep it for microseconds: yield a few times, then sleep a little longer each time.
   auto nap = std::chrono::microseconds(20);
   for (int tries = 0; !byte_.try_lock(); ++tries) {
-    if (Clock::now() >= deadline) {
-      threads_.unlock();
-      return std::nullopt;
-    }
+    if (Clock::now() >= deadline) return std::nullopt;
     if (tries < 16) {
       std::this_thread::yield();
       continue;
@@ -73,14 +76,15 @@ std::optional<AllocationLock::Held> AllocationLock::acquire(u64 holder, Seconds 
     std::this_thread::sleep_for(nap);
     nap = std::min(nap * 2, std::chrono::microseconds(1000));
   }
+  threads.release();  // Held unlocks it
   Held held(this);
-  held.holder_died = load_relaxed(region_.super().lock_holder) != 0;
+  held.needs_recovery = load_relaxed(region_.super().lock_holder) != 0;
   store_release(region_.super().lock_holder, holder);
   return held;
 }
 
-void AllocationLock::release() {
-  store_release(region_.super().lock_holder, u64{0});
+void AllocationLock::release(bool needs_recovery) {
+  store_release(region_.super().lock_holder, needs_recovery ? kUnrepaired : u64{0});
   byte_.unlock();
   threads_.unlock();
 }

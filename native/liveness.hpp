@@ -34,11 +34,12 @@ class AllocationLock {
 
   class Held {
    public:
-    Held(Held&& other) noexcept : holder_died(other.holder_died), lock_(other.lock_) { other.lock_ = nullptr; }
+    Held(Held&& other) noexcept : needs_recovery(other.needs_recovery), lock_(other.lock_) { other.lock_ = nullptr; }
     Held& operator=(Held&&) = delete;
-    ~Held() { if (lock_) lock_->release(); }
-    // The previous holder died inside: the tables need recovery before anything else.
-    bool holder_died = false;
+    ~Held() { if (lock_) lock_->release(needs_recovery); }
+    // A holder died inside: the tables need recovery before anything else. Whoever lets go without
+    // having repaired them leaves the mark for the next.
+    bool needs_recovery = false;
 
    private:
     friend class AllocationLock;
@@ -46,11 +47,11 @@ class AllocationLock {
     AllocationLock* lock_;
   };
 
-  // `holder` is a process index + 1. Empty when the deadline passed.
+  // `holder` is anything but 0. Empty when the deadline passed.
   std::optional<Held> acquire(u64 holder, Seconds wait);
 
  private:
-  void release();
+  void release(bool needs_recovery);
   Region& region_;
   ByteLock byte_;
   std::timed_mutex threads_;

@@ -114,8 +114,14 @@ void raise_fault(const std::exception_ptr& p, void*) {
   try {
     std::rethrow_exception(p);
   } catch (const Fault& fault) {
+    if (fault.kind == "value") return PyErr_SetString(PyExc_ValueError, fault.what());
     PyErr_SetObject(fault_type.ptr(), nb::make_tuple(fault.kind, fault.what()).ptr());
   }
+}
+
+// A label may have been cut in the middle of a character.
+nb::object text(const std::string& utf8) {
+  return nb::steal(PyUnicode_DecodeUTF8(utf8.data(), static_cast<Py_ssize_t>(utf8.size()), "replace"));
 }
 
 nb::dict stat_dict(Pool& pool) {
@@ -147,7 +153,7 @@ nb::dict stat_dict(Pool& pool) {
     row["pid_namespace"] = p.pid_namespace;
     row["heartbeat_age_ms"] = p.heartbeat_age_ms;
     row["num_pins"] = p.num_pins;
-    row["label"] = p.label;
+    row["label"] = text(p.label);
     processes.append(row);
   }
   out["processes"] = processes;
@@ -211,11 +217,11 @@ NB_MODULE(_core, m) {
         const Key& k = *items<Key>(key, "key").first;
         nb::gil_scoped_release release;
         return pool.reserve(k, shape, length, ns); })
-      .def("fill", [](Pool& pool, nb::bytes ref, nb::bytes key, u32 shape, nb::bytes record) {
-        auto out = pool.record(one_ref(ref));
-        if (record.size() != out.size()) throw nb::value_error("the record's length differs from what was reserved");
-        std::memcpy(out.data(), record.c_str(), out.size());
-        return record_checksum(*items<Key>(key, "key").first, shape, out.data(), out.size()); })
+      .def("fill", [](Pool& pool, nb::bytes ref, nb::bytes record) {
+        const std::span<const u8> bytes(reinterpret_cast<const u8*>(record.c_str()), record.size());
+        const BlockRef& r = one_ref(ref);
+        nb::gil_scoped_release release;
+        return pool.fill(r, bytes); })
       .def("commit", [](Pool& pool, nb::bytes ref, u64 checksum) { return static_cast<int>(pool.commit(one_ref(ref), checksum)); })
       .def("abort", [](Pool& pool, nb::bytes ref) {
         const BlockRef& r = one_ref(ref);
@@ -235,7 +241,7 @@ NB_MODULE(_core, m) {
           uses = pool.namespaces();
         }
         nb::list out;
-        for (const auto& use : uses) out.append(nb::make_tuple(use.digest, use.label, use.num_extents));
+        for (const auto& use : uses) out.append(nb::make_tuple(use.digest, text(use.label), use.num_extents));
         return out; })
       .def("stat", &stat_dict)
       .def("clear", [](Pool& pool, std::optional<nb::bytes> name_space) {

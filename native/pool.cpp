@@ -10,6 +10,8 @@ namespace {
 constexpr u64 kReserveRun = 32;   // records reserved under one hold of the lock
 constexpr u64 kPrefetchAhead = 16;
 constexpr u8 kMostSecondChances = 3;
+// Laying out the tables of a large pool takes longer than any step inside it.
+constexpr Seconds kAttachWait{30.0};
 
 using Shared = std::shared_lock<std::shared_mutex>;
 
@@ -19,8 +21,8 @@ Pool::Pool(const std::string& path, std::optional<u64> extent_bytes, const std::
     : lock_wait_(lock_wait), region_(std::make_unique<Region>(path)), allocation_(std::make_unique<AllocationLock>(*region_)) {
   if (extent_bytes) {
     enter(*extent_bytes, label);
-  } else if (region_->formatted()) {
-    use_tables();
+  } else {
+    observe();
   }
 }
 
@@ -31,34 +33,43 @@ void Pool::use_tables() {
 }
 
 void Pool::enter(u64 extent_bytes, const std::string& label) {
-  const Held held = lock_or_throw();
+  Held held = lock_or_throw(std::max(lock_wait_, kAttachWait));
+  settle_boot();
+  if (region_->formatted()) {
+    use_tables();
+    if (held.needs_recovery) space_->recover();
+    space_->reap();
+  }
+  held.needs_recovery = false;
   settle_geometry(extent_bytes);
   use_tables();
-  if (held.holder_died) space_->recover();
-  space_->reap();
   for (u32 i = 0; i < kMaxProcesses && !self_; ++i) {
     auto candidate = std::make_unique<Membership>(*region_, i);
     if (region_->process(i).epoch == 0 && candidate->try_claim()) self_ = std::move(candidate);
   }
-  if (!self_) throw Fault("full", "the pool's process table is full: " + std::to_string(kMaxProcesses) + " processes are attached");
+  if (!self_)
+    throw Fault("crowded", std::to_string(kMaxProcesses) + " processes are attached, which is all it has room for; end some of them");
   self_->enter(label);
-  space_ = std::make_unique<Space>(*region_, self_.get());
+  use_tables();
+  space_->abandon_own();  // whatever an earlier owner of this row may have left
   prefault_ = std::make_unique<Prefault>(region_->payload_base(), region_->payload_bytes());
 }
 
+void Pool::settle_boot() {
+  // Locks do not survive a boot: who lives proves that the tables are of this one.
+  if (!region_->from_another_boot() || anybody_alive()) return;
+  for (u32 i = 0; i < kMaxProcesses; ++i) region_->process(i).epoch = 0;
+  region_->unformat();
+  region_->stamp_boot();
+}
+
 void Pool::settle_geometry(u64 extent_bytes) {
-  if (region_->from_another_boot()) {
-    for (u32 i = 0; i < kMaxProcesses; ++i) region_->process(i).epoch = 0;
-    region_->format(extent_bytes);
-    region_->stamp_boot();
-    return;
-  }
   if (!region_->formatted()) return region_->format(extent_bytes);
-  region_->adopt_geometry();
   const Geometry& g = region_->geometry();
-  if (extent_bytes <= g.extent_bytes) return;
   // An empty pool that nobody uses takes the shape of its next user.
-  if (region_->super().num_free == g.num_extents && !anybody_alive()) return region_->format(extent_bytes);
+  const bool idle = region_->super().num_free == g.num_extents && !anybody_alive();
+  if (idle && plan_geometry(region_->super().region_bytes, extent_bytes).extent_bytes != g.extent_bytes) return region_->format(extent_bytes);
+  if (extent_bytes <= g.extent_bytes) return;
   throw Fault("extent_size", "this engine's KV block has " + std::to_string(extent_bytes) + " bytes, the pool's extents hold " +
                                  std::to_string(g.extent_bytes) + "; give this engine a pool of its own name, or clear the pool");
 }
@@ -69,19 +80,29 @@ bool Pool::anybody_alive() const {
   return false;
 }
 
-std::optional<AllocationLock::Held> Pool::lock() {
-  auto held = allocation_->acquire(self_ ? self_->index() + 1 : kMaxProcesses + 1, lock_wait_);
-  if (held && held->holder_died && space_) {
+std::optional<AllocationLock::Held> Pool::lock(Seconds wait) {
+  auto held = allocation_->acquire(self_ ? self_->index() + 1 : kMaxProcesses + 1, wait);
+  if (!held) return held;
+  if (!self_ && index_) observe();  // no format can happen from here on
+  if (held->needs_recovery && space_) {
     space_->recover();
-    held->holder_died = false;
+    held->needs_recovery = false;
   }
   return held;
 }
 
-AllocationLock::Held Pool::lock_or_throw() {
-  auto held = lock();
-  if (!held) throw Fault("lock_timeout", "the pool's allocation lock was not free within " + std::to_string(lock_wait_.count()) + " s");
+AllocationLock::Held Pool::lock_or_throw(Seconds wait) {
+  auto held = lock(wait);
+  if (!held) throw Fault("lock_timeout", "the pool's allocation lock was not free within " + std::to_string(wait.count()) + " s");
   return std::move(*held);
+}
+
+// An observer holds nothing that would keep an engine from giving an empty pool another shape.
+void Pool::observe() {
+  if (self_) return;
+  if (region_->formatted()) return use_tables();
+  space_.reset();
+  index_.reset();
 }
 
 void Pool::require_open() const {
@@ -90,7 +111,25 @@ void Pool::require_open() const {
 
 void Pool::require_tables() const {
   require_open();
-  if (!space_) throw Fault("unformatted", "no engine has used this pool yet");
+  if (!space_) throw Fault("unusable", "no engine has used it yet, so it holds nothing; start an engine first");
+}
+
+void Pool::require_member() const {
+  require_tables();
+  if (!self_) throw Fault("unusable", "this process only observes it; attach with extent_bytes to use it");
+}
+
+bool Pool::names_record(const BlockRef& ref) const {
+  const Geometry& g = region_->geometry();
+  if (ref.slot >= g.num_slots || ref.extent >= g.num_extents) return false;
+  const Slot& s = region_->slot(ref.slot);
+  return load_relaxed(s.extent) == ref.extent && load_relaxed(s.length) <= g.extent_bytes &&
+         generation_of(load_acquire(s.state)) == ref.generation;
+}
+
+bool Pool::reserved_here(const BlockRef& ref) const {
+  return names_record(ref) && self_->in_force() && load_acquire(region_->slot(ref.slot).state) == state_word(SlotState::reserved, ref.generation) &&
+         load_relaxed(region_->extent(ref.extent).owner_epoch) == self_->epoch();
 }
 
 void Pool::touch(u64 slot) const {
@@ -118,7 +157,7 @@ bool Pool::pin(const Found& found) {
 
 u64 Pool::match(const Key* keys, u64 n, u32 shape, BlockRef* refs) {
   const Shared guard(in_use_);
-  require_tables();
+  require_member();
   self_->beat();
   u64 matched = 0;
   for (u64 i = 0; i < std::min(n, kPrefetchAhead); ++i) index_->prefetch(keys[i]);
@@ -136,8 +175,9 @@ u64 Pool::match(const Key* keys, u64 n, u32 shape, BlockRef* refs) {
 
 void Pool::unpin(const BlockRef* refs, u64 n) {
   const Shared guard(in_use_);
-  if (!region_) return;
+  if (!self_) return;
   for (u64 i = 0; i < n; ++i) {
+    if (!region_->has_extent(refs[i].extent)) continue;
     u16& count = region_->pin(self_->index(), refs[i].extent);
     if (load_relaxed(count) > 0) add_ordered(count, static_cast<u16>(-1));
   }
@@ -158,11 +198,13 @@ u64 Pool::lookup(const Key* keys, u64 n, u32 shape, u8* found) const {
 
 void Pool::store(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
   const Shared guard(in_use_);
-  require_tables();
+  require_member();
   self_->beat();
+  std::fill_n(outcomes, n, StoreOutcome::lock_timeout);
   for (u64 at = 0; at < n; at += kReserveRun) {
     const u64 run = std::min(kReserveRun, n - at);
-    store_run(keys + at, run, shape, name_space, pages, blocks + at, outcomes + at);
+    // One wait a call is enough: what held the lock that long will hold it longer.
+    if (!store_run(keys + at, run, shape, name_space, pages, blocks + at, outcomes + at)) break;
   }
   u64 tally[8] = {};
   for (u64 i = 0; i < n; ++i) ++tally[static_cast<u8>(outcomes[i])];
@@ -170,7 +212,7 @@ void Pool::store(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name
     if (tally[outcome]) count(stores + outcome, tally[outcome]);
 }
 
-void Pool::store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
+bool Pool::store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
   BlockRef refs[kReserveRun];
   bool any_missing = false;
   for (u64 i = 0; i < n; ++i) {
@@ -179,10 +221,10 @@ void Pool::store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> 
     outcomes[i] = found ? StoreOutcome::exists : pages.record_bytes > extent_bytes() ? StoreOutcome::too_large : StoreOutcome::lock_timeout;
     any_missing |= outcomes[i] == StoreOutcome::lock_timeout;
   }
-  if (!any_missing) return;
+  if (!any_missing) return true;
   {
-    const auto held = lock();
-    if (!held) return;
+    const auto held = lock(lock_wait_);
+    if (!held) return false;
     const u16 id = space_->name_space(name_space, "");
     for (u64 i = 0; i < n; ++i) {
       if (outcomes[i] != StoreOutcome::lock_timeout) continue;
@@ -193,43 +235,69 @@ void Pool::store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> 
   }
   for (u64 i = 0; i < n; ++i)
     if (outcomes[i] == StoreOutcome::stored) outcomes[i] = write(refs[i], keys[i], shape, pages, blocks[i]);
+  return true;
 }
 
 StoreOutcome Pool::write(const BlockRef& ref, const Key& key, u32 shape, const Pages& pages, u64 block) {
-  return commit(ref, gather(pages, block, key, shape, region_->payload(ref.extent)));
+  return publish(ref, gather(pages, block, key, shape, region_->payload(ref.extent)));
+}
+
+std::optional<u64> Pool::fill(const BlockRef& ref, std::span<const u8> record) {
+  const Shared guard(in_use_);
+  require_member();
+  if (!reserved_here(ref)) return std::nullopt;
+  const Slot& s = region_->slot(ref.slot);
+  if (record.size() != s.length)
+    throw Fault("value", "the record has " + std::to_string(record.size()) + " bytes, " + std::to_string(s.length) + " were reserved");
+  std::memcpy(region_->payload(ref.extent), record.data(), record.size());
+  return record_checksum(s.key, s.shape, record.data(), record.size());
 }
 
 StoreOutcome Pool::commit(const BlockRef& ref, u64 checksum) {
+  const Shared guard(in_use_);
+  require_member();
+  const StoreOutcome outcome = publish(ref, checksum);
+  count(stores + static_cast<u32>(outcome), 1);
+  return outcome;
+}
+
+StoreOutcome Pool::publish(const BlockRef& ref, u64 checksum) {
+  if (!reserved_here(ref)) return StoreOutcome::fenced;
   store_relaxed(region_->extent(ref.extent).checksum, checksum);
-  const bool ours = self_->in_force() && swap_if(region_->slot(ref.slot).state, state_word(SlotState::reserved, ref.generation),
-                                                 state_word(SlotState::committed, ref.generation));
+  const bool ours = swap_if(region_->slot(ref.slot).state, state_word(SlotState::reserved, ref.generation),
+                            state_word(SlotState::committed, ref.generation));
   return ours ? StoreOutcome::stored : StoreOutcome::fenced;
 }
 
 Space::Reservation Pool::reserve(const Key& key, u32 shape, u32 length, std::span<const u8, 32> name_space) {
   const Shared guard(in_use_);
-  require_tables();
-  if (length > extent_bytes()) return {StoreOutcome::too_large, {}};
-  const auto held = lock();
-  if (!held) return {StoreOutcome::lock_timeout, {}};
-  return space_->reserve(key, shape, length, space_->name_space(name_space, ""));
+  require_member();
+  Space::Reservation made{StoreOutcome::too_large, {}};
+  if (length <= extent_bytes()) {
+    const auto held = lock(lock_wait_);
+    made = held ? space_->reserve(key, shape, length, space_->name_space(name_space, "")) : Space::Reservation{StoreOutcome::lock_timeout, {}};
+  }
+  if (made.outcome != StoreOutcome::stored) count(stores + static_cast<u32>(made.outcome), 1);
+  return made;
 }
 
 bool Pool::abort(const BlockRef& ref) {
   const Shared guard(in_use_);
-  require_tables();
+  require_member();
   const Held held = lock_or_throw();
-  return space_->abort(ref);
+  return reserved_here(ref) && space_->abort(ref);
 }
 
 std::span<u8> Pool::record(const BlockRef& ref) const {
+  const Shared guard(in_use_);
   require_tables();
+  if (!names_record(ref)) throw Fault("value", "the reference names no record of this pool; it may have been evicted");
   return {region_->payload(ref.extent), load_relaxed(region_->slot(ref.slot).length)};
 }
 
 void Pool::load(const BlockRef* refs, u64 n, const Pages& pages, const u64* blocks, bool verify, LoadOutcome* outcomes) {
   const Shared guard(in_use_);
-  require_tables();
+  require_member();
   self_->beat();
   u64 tally[3] = {};
   for (u64 i = 0; i < n; ++i) {
@@ -241,22 +309,25 @@ void Pool::load(const BlockRef* refs, u64 n, const Pages& pages, const u64* bloc
 }
 
 LoadOutcome Pool::read(const BlockRef& ref, const Pages& pages, u64 block, bool verify) {
-  const Geometry& g = region_->geometry();
-  if (ref.slot >= g.num_slots || ref.extent >= g.num_extents) return LoadOutcome::stale;
+  if (!names_record(ref)) return LoadOutcome::stale;
   const Slot& s = region_->slot(ref.slot);
-  const u64 expected = state_word(SlotState::committed, ref.generation);
-  if (load_acquire(s.state) != expected) return LoadOutcome::stale;
-  const Slot seen = s;
+  // An evictor that looks for pins, and will find ours, has changed nothing but the state.
+  const auto readable = [&](u64 word) {
+    return word == state_word(SlotState::committed, ref.generation) || word == state_word(SlotState::evicting, ref.generation);
+  };
+  if (!readable(load_acquire(s.state)) || load_relaxed(s.length) != pages.record_bytes) return LoadOutcome::stale;
+  Key key;
+  for (int i = 0; i < 4; ++i) key.word[i] = load_relaxed(s.key.word[i]);
+  const u32 shape = load_relaxed(s.shape);
   const u64 wanted = load_relaxed(region_->extent(ref.extent).checksum);
-  if (seen.extent != ref.extent || seen.length != pages.record_bytes) return LoadOutcome::stale;
   const u8* record = region_->payload(ref.extent);
   u64 actual = wanted;
   if (verify)
-    actual = scatter(pages, block, seen.key, seen.shape, record);
+    actual = scatter(pages, block, key, shape, record);
   else
     scatter_unverified(pages, block, record);
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (load_relaxed(s.state) != expected) return LoadOutcome::stale;
+  if (!readable(load_relaxed(s.state))) return LoadOutcome::stale;
   if (actual == wanted) return LoadOutcome::loaded;
   quarantine(ref);
   return LoadOutcome::corrupt;

@@ -48,6 +48,8 @@ class Pool {
 
   // The steps of store(), for callers that fill a record in another way.
   Space::Reservation reserve(const Key& key, u32 shape, u32 length, std::span<const u8, 32> name_space);
+  // Writes the record and returns its checksum; nothing if the reservation is no longer ours.
+  std::optional<u64> fill(const BlockRef& ref, std::span<const u8> record);
   StoreOutcome commit(const BlockRef& ref, u64 checksum);
   bool abort(const BlockRef& ref);
   std::span<u8> record(const BlockRef& ref) const;
@@ -69,20 +71,27 @@ class Pool {
 
  private:
   using Held = AllocationLock::Held;
-  std::optional<Held> lock();
-  Held lock_or_throw();
+  std::optional<Held> lock(Seconds wait);
+  Held lock_or_throw(Seconds wait);
+  Held lock_or_throw() { return lock_or_throw(lock_wait_); }
   void enter(u64 extent_bytes, const std::string& label);
+  void settle_boot();
   void settle_geometry(u64 extent_bytes);
   bool anybody_alive() const;
   void use_tables();
+  void observe();
   bool pin(const Found& found);
   void touch(u64 slot) const;
-  void store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes);
+  bool store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes);
   StoreOutcome write(const BlockRef& ref, const Key& key, u32 shape, const Pages& pages, u64 block);
   LoadOutcome read(const BlockRef& ref, const Pages& pages, u64 block, bool verify);
   void quarantine(const BlockRef& ref);
   void require_open() const;
   void require_tables() const;
+  void require_member() const;
+  bool names_record(const BlockRef& ref) const;
+  bool reserved_here(const BlockRef& ref) const;
+  StoreOutcome publish(const BlockRef& ref, u64 checksum);
   void count(u32 counter, u64 by) const { add_relaxed(region_->super().counters[counter], by); }
 
   Seconds lock_wait_;

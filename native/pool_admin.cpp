@@ -20,6 +20,8 @@ std::string hex(const u8* bytes, u64 n) {
   return out;
 }
 
+template <std::size_t n> std::string text(const char (&label)[n]) { return std::string(label, ::strnlen(label, n)); }
+
 using Shared = std::shared_lock<std::shared_mutex>;
 
 }  // namespace
@@ -32,8 +34,9 @@ std::string Pool::uuid_hex() const {
 }
 
 PoolStat Pool::stat() {
-  const Shared guard(in_use_);
+  const std::unique_lock<std::shared_mutex> guard(in_use_);
   require_open();
+  observe();
   PoolStat out{};
   const Superblock& super = region_->super();
   out.region_bytes = super.region_bytes;
@@ -60,14 +63,15 @@ PoolStat Pool::stat() {
     if (load_acquire(p.epoch) == 0 || !(own || process_alive(*region_, i))) continue;
     u64 pins = 0;
     for (u64 e = 0; e < g.num_extents; ++e) pins += load_relaxed(region_->pin(i, e));
-    out.processes.push_back({i, p.pid, p.pid_namespace, now - load_relaxed(p.heartbeat_ms), pins, std::string(p.label)});
+    const u64 beat = load_relaxed(p.heartbeat_ms);
+    out.processes.push_back({i, p.pid, p.pid_namespace, beat < now ? now - beat : 0, pins, text(p.label)});
   }
   return out;
 }
 
 void Pool::label_namespace(std::span<const u8, 32> digest, const std::string& label) {
   const Shared guard(in_use_);
-  require_tables();
+  require_member();
   const Held held = lock_or_throw();
   const u16 id = space_->name_space(digest, label.c_str());
   if (id == kUnknownNamespace) return;
@@ -77,28 +81,30 @@ void Pool::label_namespace(std::span<const u8, 32> digest, const std::string& la
 }
 
 std::vector<NamespaceUse> Pool::namespaces() {
-  const Shared guard(in_use_);
+  const std::unique_lock<std::shared_mutex> guard(in_use_);
   require_open();
+  observe();
   std::vector<NamespaceUse> out;
   if (!space_) return out;
   const Held held = lock_or_throw();
+  if (!space_) return out;
   for (u32 i = 0; i < kMaxNamespaces; ++i) {
     const NamespaceEntry& entry = region_->name_space(i);
-    if (entry.used) out.push_back({hex(entry.digest, 32), std::string(entry.label), entry.num_extents});
+    if (entry.used) out.push_back({hex(entry.digest, 32), text(entry.label), entry.num_extents});
   }
   return out;
 }
 
 std::pair<u64, u64> Pool::clear(const u8* name_space) {
-  const Shared guard(in_use_);
+  const std::unique_lock<std::shared_mutex> guard(in_use_);
   require_open();
+  observe();
   u64 dropped = 0, kept = 0;
-  if (!space_) return {dropped, kept};
-  const u64 n = region_->geometry().num_extents;
-  for (u64 from = 0; from < n; from += kClearRun) {
+  for (u64 from = 0; space_ && from < region_->geometry().num_extents; from += kClearRun) {
     const Held held = lock_or_throw();
+    if (!space_) break;
     if (from == 0) space_->reap();
-    for (u64 e = from; e < std::min(n, from + kClearRun); ++e) {
+    for (u64 e = from; e < std::min(region_->geometry().num_extents, from + kClearRun); ++e) {
       const Extent& extent = region_->extent(e);
       if (extent.owner_epoch == 0) continue;  // free
       const bool wanted = !name_space || (extent.name_space < kMaxNamespaces &&
@@ -113,7 +119,7 @@ std::pair<u64, u64> Pool::clear(const u8* name_space) {
 
 u64 Pool::reap() {
   const Shared guard(in_use_);
-  require_tables();
+  require_member();
   const Held held = lock_or_throw();
   return space_->reap();
 }
@@ -123,9 +129,15 @@ void Pool::close() {
   const std::unique_lock<std::shared_mutex> guard(in_use_);
   if (!region_) return;
   if (self_) {
-    // Without the lock our reservations stay behind as a dead process's would, and are reaped like them.
-    if (const auto held = lock()) space_->abandon_own();
-    self_->leave();
+    try {
+      if (const auto held = lock(lock_wait_)) {
+        space_->abandon_own();
+        self_->leave();
+      }
+    } catch (const std::exception&) {
+    }
+    // Without the lock our row stays behind like a dead process's: closing the file drops its sign of
+    // life, and the next reaper does the rest.
   }
   prefault_.reset();
   space_.reset();

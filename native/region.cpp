@@ -56,8 +56,13 @@ u64 checksum(const Geometry& g) { return hash64(&g, sizeof g); }
 
 Geometry plan_geometry(u64 region_bytes, u64 extent_bytes) {
   Geometry g{};
+  const auto no_room = [&] {
+    return Fault("geometry", "a region of " + std::to_string(region_bytes) + " bytes has no room for one record of " +
+                                 std::to_string(extent_bytes) + " bytes; create a larger pool");
+  };
+  if (extent_bytes == 0 || extent_bytes > region_bytes) throw no_room();
   g.extent_bytes = round_up(extent_bytes, kPage);
-  for (g.num_extents = region_bytes / std::max<u64>(g.extent_bytes, 1); g.num_extents > 0; --g.num_extents) {
+  for (g.num_extents = std::min(region_bytes / g.extent_bytes, kMaxExtents); g.num_extents > 0; --g.num_extents) {
     g.num_slots = std::bit_ceil(2 * g.num_extents);
     g.pins_at = kTablesAt;
     g.pin_row_bytes = round_up(g.num_extents * sizeof(u16), 64);
@@ -70,8 +75,7 @@ Geometry plan_geometry(u64 region_bytes, u64 extent_bytes) {
     // The tables shrink with the extents, so jumping to the room left cannot overshoot by more than a few.
     if (room + 1 < g.num_extents) g.num_extents = room + 1;
   }
-  throw Fault("geometry", "a region of " + std::to_string(region_bytes) + " bytes has no room for one record of " +
-                              std::to_string(extent_bytes) + " bytes; create a larger pool");
+  throw no_room();
 }
 
 void Region::initialise(const std::string& path) {
@@ -121,12 +125,15 @@ void Region::validate(const std::string& path, u64 file_bytes) const {
 
 bool Region::formatted() const { return load_acquire(super().formatted) != 0; }
 
+void Region::unformat() { store_release(super().formatted, 0u); }
+
 void Region::adopt_geometry() {
   const Superblock& s = super();
   const Geometry g = s.geometry;
-  const bool sane = s.geometry_checksum == checksum(g) && g.extent_bytes > 0 && std::has_single_bit(g.num_slots) &&
-                    g.payload_at + g.num_extents * g.extent_bytes <= mapped_bytes_;
-  if (!sane) throw Fault("damaged", "the pool's geometry does not match its checksum");
+  // Nothing in it is free to choose but the extent size, so everything else can be checked.
+  const auto expected = [&] { return checksum(plan_geometry(mapped_bytes_, g.extent_bytes)); };
+  if (s.geometry_checksum != checksum(g) || s.geometry_checksum != expected())
+    throw Fault("damaged", "its geometry does not match its checksum");
   geometry_ = g;
   slots_ = at<Slot>(g.slots_at);
   extents_ = at<Extent>(g.extents_at);
@@ -134,7 +141,7 @@ void Region::adopt_geometry() {
 
 void Region::format(u64 extent_bytes) {
   Superblock& s = super();
-  store_release(s.formatted, 0u);
+  unformat();
   s.geometry = plan_geometry(s.region_bytes, extent_bytes);
   s.geometry_checksum = checksum(s.geometry);
   adopt_geometry();
@@ -150,7 +157,7 @@ void Region::format(u64 extent_bytes) {
 bool Region::from_another_boot() const {
   char now[40];
   read_boot_id(now);
-  return std::memcmp(now, super().boot_id, sizeof now) != 0;
+  return now[0] == 0 || std::memcmp(now, super().boot_id, sizeof now) != 0;
 }
 
 void Region::stamp_boot() { read_boot_id(super().boot_id); }

@@ -22,7 +22,8 @@ class Region {
   // Lays the tables out; the caller holds the allocation lock and nobody uses the payload.
   void format(u64 extent_bytes);
   bool formatted() const;
-  // Another boot wrote these tables: nobody alive can hold them, and they may be torn.
+  void unformat();
+  // Another boot may have written these tables: unless somebody holds them now, they may be torn.
   bool from_another_boot() const;
   void stamp_boot();
 
@@ -35,7 +36,9 @@ class Region {
   const Geometry& geometry() const { return geometry_; }
   Process& process(u32 i) const { return at<Process>(kProcessesAt)[i]; }
   NamespaceEntry& name_space(u32 i) const { return at<NamespaceEntry>(kNamespacesAt)[i]; }
-  Slot& slot(u64 i) const { return slots_[i]; }
+  // Indexes come out of shared memory: a damaged one must not lead outside the tables.
+  Slot& slot(u64 i) const { return slots_[i & (geometry_.num_slots - 1)]; }
+  bool has_extent(u64 i) const { return i < geometry_.num_extents; }
   Extent& extent(u64 i) const { return extents_[i]; }
   u16& pin(u32 process, u64 extent) const;
   u8* payload(u64 extent) const { return base_ + geometry_.payload_at + extent * geometry_.extent_bytes; }

@@ -23,13 +23,11 @@ u32 now_tenths(const Region& region) {
 Space::Reservation Space::reserve(const Key& key, u32 shape, u32 length, u16 name_space) {
   Index::Probe probe = index_.probe(key, shape);
   if (probe.place == Index::Place::being_written) {
-    const Extent& e = region_.extent(region_.slot(probe.slot).extent);
-    const bool ours = e.owner_epoch == self_->epoch();
-    if (ours || process_alive(region_, e.owner)) return {StoreOutcome::exists, {}};
+    if (writer_alive(probe.slot)) return {StoreOutcome::exists, {}};
     reap();
     probe = index_.probe(key, shape);
   }
-  if (probe.place == Index::Place::present) return {StoreOutcome::exists, {}};
+  if (probe.place == Index::Place::present || probe.place == Index::Place::being_written) return {StoreOutcome::exists, {}};
   if (probe.place == Index::Place::full) return {StoreOutcome::index_full, {}};
   u64 extent = 0;
   if (!take_free(extent)) {
@@ -46,6 +44,14 @@ Space::Reservation Space::reserve(const Key& key, u32 shape, u32 length, u16 nam
   return {StoreOutcome::stored, {static_cast<u32>(probe.slot), static_cast<u32>(extent), generation}};
 }
 
+bool Space::writer_alive(u64 slot) const {
+  const u64 extent = region_.slot(slot).extent;
+  if (!region_.has_extent(extent)) return true;
+  const Extent& e = region_.extent(extent);
+  if (e.owner_epoch == self_->epoch()) return true;
+  return e.owner < kMaxProcesses && load_acquire(region_.process(e.owner).epoch) == e.owner_epoch && process_alive(region_, e.owner);
+}
+
 void Space::fill(u64 at, u64 extent, const Key& key, u32 shape, u32 length, u16 name_space) const {
   Extent& e = region_.extent(extent);
   e.owner_epoch = self_->epoch();
@@ -55,6 +61,7 @@ void Space::fill(u64 at, u64 extent, const Key& key, u32 shape, u32 length, u16 
   store_release(e.slot, static_cast<u32>(at));
   Slot& s = region_.slot(at);
   const u64 generation = generation_of(load_relaxed(s.state)) + 1;
+  std::atomic_thread_fence(std::memory_order_release);
   // Readers look only at committed slots, so the fields may change as soon as the state says otherwise.
   for (int i = 0; i < 4; ++i) store_relaxed(s.key.word[i], key.word[i]);
   store_relaxed(s.extent, static_cast<u32>(extent));
@@ -80,8 +87,12 @@ bool Space::take_free(u64& extent) {
   Superblock& super = region_.super();
   if (super.free_head == 0) return false;
   extent = super.free_head - 1;
+  if (!region_.has_extent(extent)) {  // damaged: what hangs on it is lost until a recovery
+    super.free_head = 0;
+    return false;
+  }
   super.free_head = region_.extent(extent).next_free;
-  --super.num_free;
+  store_relaxed(super.num_free, super.num_free - 1);
   return true;
 }
 
@@ -90,7 +101,7 @@ void Space::put_free(u64 extent) {
   region_.extent(extent).owner_epoch = 0;
   region_.extent(extent).next_free = static_cast<u32>(super.free_head);
   super.free_head = extent + 1;
-  ++super.num_free;
+  store_relaxed(super.num_free, super.num_free + 1);
 }
 
 void Space::release(u64 extent, u64 slot) {
@@ -113,7 +124,7 @@ bool Space::evict(u64 extent) {
   const u64 at = load_acquire(region_.extent(extent).slot);
   Slot& s = region_.slot(at);
   const u64 word = load_ordered(s.state);
-  if (state_of(word) != SlotState::committed || load_relaxed(s.extent) != extent) return false;
+  if (state_of(word) != SlotState::committed || load_relaxed(s.extent) != extent || pinned(extent)) return false;
   // A reader pins first and looks at the state again after; we change the state first and look at pins after.
   if (!swap_if(s.state, word, state_word(SlotState::evicting, generation_of(word)))) return false;
   if (pinned(extent)) {
@@ -135,6 +146,7 @@ bool Space::second_chance(u64 extent) const {
 bool Space::evict_one() {
   const u64 n = region_.geometry().num_extents;
   u64& hand = region_.super().clock_hand;
+  hand %= n;
   const u64 patient = std::min(kPatientSteps, 4 * n);
   for (u64 step = 0; step < patient + n; ++step) {
     const u64 extent = hand;
@@ -208,6 +220,10 @@ void Space::recover() {
     const u64 word = load_acquire(s.state);
     const SlotState state = state_of(word);
     if (state == SlotState::free || state == SlotState::tombstone) continue;
+    if (!region_.has_extent(s.extent) || used[s.extent]) {
+      store_release(s.state, state_word(SlotState::tombstone, generation_of(word)));
+      continue;
+    }
     // An eviction that did not finish changed nothing but the state.
     if (state == SlotState::evicting) store_release(s.state, state_word(SlotState::committed, generation_of(word)));
     Extent& e = region_.extent(s.extent);
@@ -216,7 +232,7 @@ void Space::recover() {
     count(e.name_space, 1);
   }
   super.free_head = 0;
-  super.num_free = 0;
+  store_relaxed(super.num_free, u64{0});
   for (u64 i = n; i-- > 0;)
     if (!used[i]) put_free(i);
   add_relaxed(super.counters[recoveries], u64{1});

@@ -36,6 +36,7 @@ class Space {
 
  private:
   bool evict(u64 extent);
+  bool writer_alive(u64 slot) const;
   bool evict_one();
   bool second_chance(u64 extent) const;
   bool take_free(u64& extent);

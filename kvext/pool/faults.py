@@ -46,8 +46,9 @@ def _error_of(
         ),
         "lock_timeout": lambda: errors.PoolLockTimeout(name, waited_s),
         "detached": lambda: errors.PoolDetached(name),
+        "damaged": lambda: errors.PoolDamaged(name, message),
     }
-    return make.get(kind, lambda: errors.PoolDamaged(name, message))()
+    return make.get(kind, lambda: errors.PoolUnusable(name, message))()
 
 
 def _version_of(path: Path) -> int:

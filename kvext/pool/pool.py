@@ -26,14 +26,17 @@ DEFAULT_LOCK_WAIT_S = 0.2
 
 
 class Lease:
-    """Pinned records, from `Pool.match`. Dies with its process at the latest."""
+    """Pinned records, from `Pool.match`; given back at the latest when it is collected."""
 
-    __slots__ = ("_core", "_refs")
+    __slots__ = ("_pool", "_refs")
 
-    def __init__(self, core: _core.Pool, refs: bytes) -> None:
-        """Take over pins that the core has counted already."""
-        self._core = core
+    def __init__(self, pool: "Pool", refs: bytes) -> None:
+        """Take over pins that the pool has counted already."""
+        self._pool = pool
         self._refs = refs
+
+    def __del__(self) -> None:
+        self.release()
 
     @property
     def num_blocks(self) -> int:
@@ -47,10 +50,10 @@ class Lease:
 
     def keep(self, num_blocks: int) -> None:
         """Give back all but the first `num_blocks`."""
-        kept, surplus = self._refs[: num_blocks * REF_BYTES], self._refs[num_blocks * REF_BYTES :]
-        self._refs = kept
+        surplus = self._refs[num_blocks * REF_BYTES :]
+        self._refs = self._refs[: num_blocks * REF_BYTES]
         if surplus:
-            self._core.unpin(surplus)
+            self._pool.unpin(surplus)
 
     def release(self) -> None:
         """Give the pins back; a second call does nothing."""
@@ -60,33 +63,35 @@ class Lease:
 class Reservation:
     """An extent that this process may fill: `fill`, then `commit`, or else `abort`."""
 
-    __slots__ = ("_checksum", "_core", "_key", "_shape", "ref")
+    __slots__ = ("_checksum", "_core", "_pool", "ref")
 
-    def __init__(self, core: _core.Pool, key: bytes, shape: RecordShape, ref: bytes) -> None:
-        """Wrap what the core has reserved."""
+    def __init__(self, pool: "Pool", core: _core.Pool, ref: bytes) -> None:
+        """Wrap what the pool has reserved."""
+        self._pool = pool
         self._core = core
-        self._key = key
-        self._shape = shape
         self._checksum: int | None = None
         self.ref = ref
 
     def fill(self, record: bytes) -> None:
-        """Write the record's bytes.
+        """Write the record's bytes; without effect if the reservation is no longer ours.
 
         Raises:
             ValueError: `record` is not as long as what was reserved.
         """
-        self._checksum = self._core.fill(self.ref, self._key, self._shape.packed, record)
+        with self._pool.translated():
+            self._checksum = self._core.fill(self.ref, record)
 
     def commit(self) -> StoreOutcome:
-        """Make the record visible; `FENCED` if this process was declared dead in between."""
+        """Make the record visible; `FENCED` if the reservation was given up in between."""
         if self._checksum is None:
-            raise ValueError("nothing was filled in; call fill() before commit()")
-        return StoreOutcome(self._core.commit(self.ref, self._checksum))
+            return StoreOutcome.FENCED
+        with self._pool.translated():
+            return StoreOutcome(self._core.commit(self.ref, self._checksum))
 
     def abort(self) -> bool:
         """Give the extent back; False if it is no longer ours."""
-        return self._core.abort(self.ref)
+        with self._pool.translated():
+            return self._core.abort(self.ref)
 
 
 class Pool:
@@ -135,6 +140,7 @@ class Pool:
             PoolDamaged: The file is no pool, truncated or inconsistent.
             PoolGeometryMismatch: `extent_bytes` exceeds the pool's extents, and the pool is in use.
             PoolLockTimeout: The allocation lock stayed taken.
+            PoolUnusable: The region is too small for one record, or its process table is full.
         """
         with translated_faults(path, record_bytes=extent_bytes or 0, waited_s=lock_wait_s):
             return cls(_core.Pool(str(path), extent_bytes, label, lock_wait_s), path, lock_wait_s)
@@ -169,12 +175,16 @@ class Pool:
 
     def match(self, keys: bytes, shape: RecordShape) -> Lease:
         """Pin the longest prefix of `keys` (32 bytes each) that is stored in this shape."""
-        with self._translated():
-            return Lease(self._core, self._core.match(keys, shape.packed))
+        with self.translated():
+            return Lease(self, self._core.match(keys, shape.packed))
+
+    def unpin(self, refs: bytes) -> None:
+        """Undo one pin of each record; `Lease` does it for you."""
+        self._core.unpin(refs)
 
     def lookup(self, keys: bytes, shape: RecordShape) -> bytes:
         """One byte a key: 1 if it is stored in this shape. Pins nothing."""
-        with self._translated():
+        with self.translated():
             return self._core.lookup(keys, shape.packed)
 
     def store(
@@ -190,7 +200,7 @@ class Pool:
         Raises:
             ValueError: A block id is outside `pages`, or counts do not match.
         """
-        with self._translated():
+        with self.translated():
             return self._core.store(keys, shape.packed, namespace, pages, block_ids)
 
     def load(
@@ -209,40 +219,40 @@ class Pool:
         Raises:
             ValueError: A block id is outside `pages`, or counts do not match.
         """
-        with self._translated():
+        with self.translated():
             return self._core.load(refs, pages, block_ids, verify)
 
     def reserve(
         self, key: bytes, shape: RecordShape, num_bytes: int, namespace: bytes
     ) -> Reservation | StoreOutcome:
         """Reserve an extent for one record, or say why not; for writers other than `store`."""
-        with self._translated():
+        with self.translated():
             made = self._core.reserve(key, shape.packed, num_bytes, namespace)
         outcome = StoreOutcome(made.outcome)
         if outcome is not StoreOutcome.STORED:
             return outcome
-        return Reservation(self._core, key, shape, made.ref)
+        return Reservation(self, self._core, made.ref)
 
     def record(self, ref: bytes) -> memoryview:
         """The bytes of one record in place, valid while it is pinned and the pool attached."""
-        with self._translated():
+        with self.translated():
             return self._core.record(ref)
 
     def name_namespace(self, digest: bytes, label: str) -> None:
         """Tell people what a namespace stands for; the digest alone says nothing to them."""
-        with self._translated():
+        with self.translated():
             self._core.label_namespace(digest, label)
 
     def namespaces(self) -> list[NamespaceUse]:
         """All namespaces that hold or held blocks, largest first."""
-        with self._translated():
+        with self.translated():
             rows = self._core.namespaces()
         uses = [NamespaceUse(*row, extent_bytes=self.extent_bytes) for row in rows]
         return sorted(uses, key=lambda use: -use.num_blocks)
 
     def stat(self) -> PoolStat:
         """Occupancy, counters and living processes."""
-        with self._translated():
+        with self.translated():
             row = self._core.stat()
         processes = tuple(AttachedProcess(**process) for process in row["processes"])
         figures = {**row, "processes": processes}
@@ -250,12 +260,12 @@ class Pool:
 
     def clear(self, namespace: bytes | None = None) -> ClearReport:
         """Drop all unpinned records, or those of one namespace, quarantined ones included."""
-        with self._translated():
+        with self.translated():
             return ClearReport(*self._core.clear(namespace))
 
     def reap(self) -> int:
         """Free what dead processes left; returns the number of their reservations."""
-        with self._translated():
+        with self.translated():
             return self._core.reap()
 
     def close(self) -> None:
@@ -266,7 +276,8 @@ class Pool:
         """In a forked child: forget the pool without touching the parent's pins and locks."""
         self._core.abandon_after_fork()
 
-    def _translated(self) -> AbstractContextManager[None]:
+    def translated(self) -> AbstractContextManager[None]:
+        """Inside the block, faults of the core are errors of the tree that name this pool."""
         return translated_faults(self.path, waited_s=self._lock_wait_s)
 
 

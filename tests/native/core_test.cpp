@@ -26,6 +26,7 @@ namespace {
   } while (false)
 
 constexpr u64 kLayers = 3, kPiece = 5000, kBlocks = 8, kRecord = kLayers * kPiece;
+constexpr u64 kSmallRegion = kTablesAt + 3 * kPage + 2 * 16384;  // two extents
 constexpr u32 kShape = 32u << 16 | 1;
 constexpr u8 kNamespace[32] = {1};
 
@@ -132,6 +133,61 @@ void many_threads_with_their_own_attachments(const char* path) {
   CHECK(pool.namespaces().at(0).num_extents == stat.num_committed);
 }
 
+// Blocks of one process are evicted and loaded by others in a pool of two extents: whatever is said to be
+// loaded has the key's own bytes even without a checksum, and what is pinned can always be loaded.
+void loads_race_with_evictions(const char* path) {
+  std::atomic<bool> stop{false};
+  std::thread evictor([&] {
+    Pool pool(path, kRecord, "evictor", Seconds(5));
+    Memory memory;
+    for (u64 n = 0; n < 8; ++n) memory.write(n, n);
+    for (u64 n = 0; !stop; n = (n + 1) % 8) {
+      const Key key = key_of(n);
+      StoreOutcome outcome{};
+      pool.store(&key, 1, kShape, kNamespace, memory.pages, &n, &outcome);
+    }
+  });
+  Pool pool(path, kRecord, "reader", Seconds(5));
+  Memory memory;
+  u64 pinned_loads = 0, loads_of_old = 0;
+  BlockRef old[8]{};
+  for (u64 round = 0; pinned_loads < 3000 || loads_of_old < 20; ++round) {
+    const u64 n = round % 8, block = 3;
+    const Key key = key_of(n);
+    LoadOutcome outcome{};
+    if (old[n].generation != 0) {
+      pool.load(&old[n], 1, memory.pages, &block, false, &outcome);
+      CHECK(outcome == LoadOutcome::stale || memory.holds(block, n));
+      loads_of_old += outcome == LoadOutcome::loaded;
+    }
+    BlockRef ref{};
+    if (pool.match(&key, 1, kShape, &ref) == 0) continue;
+    pool.load(&ref, 1, memory.pages, &block, false, &outcome);
+    CHECK(outcome == LoadOutcome::loaded && memory.holds(block, n));
+    pool.unpin(&ref, 1);
+    old[n] = ref;
+    ++pinned_loads;
+  }
+  stop = true;
+  evictor.join();
+}
+
+// Twenty turnovers of a half-full table: tombstones must not silt it up.
+void table_keeps_free_slots(const char* path) {
+  Pool pool(path, 64, "churn", Seconds(5));
+  std::mt19937_64 random(7);
+  const u64 capacity = pool.stat().num_extents;
+  for (u64 i = 0; i < 20 * capacity; ++i) {
+    const Key key{{random(), random(), 1, 2}};
+    const auto made = pool.reserve(key, kShape, 64, kNamespace);
+    CHECK(made.outcome == StoreOutcome::stored && pool.commit(made.ref, 0) == StoreOutcome::stored);
+  }
+  Region region{path};
+  u64 num_free = 0;
+  for (u64 at = 0; at < region.geometry().num_slots; ++at) num_free += state_of(region.slot(at).state) == SlotState::free;
+  CHECK(num_free > region.geometry().num_slots / 7);
+}
+
 // A death inside the lock, played: the marks that it leaves are set by hand, and the next user mends them.
 void recovery_rebuilds_the_free_list(const char* path) {
   {
@@ -144,6 +200,13 @@ void recovery_rebuilds_the_free_list(const char* path) {
     pool.store(keys, 2, kShape, kNamespace, memory.pages, blocks, outcomes);
     CHECK(outcomes[0] == StoreOutcome::stored && outcomes[1] == StoreOutcome::stored);
   }
+  try {
+    Region{path}.super().lock_holder = 1;
+    Pool too_large(path, 1 << 30, "refused", Seconds(5));
+    CHECK(false);
+  } catch (const Fault& fault) {
+    CHECK(fault.kind == "extent_size" || fault.kind == "geometry");
+  }
   Region region{path};
   region.super().lock_holder = 1;
   region.super().free_head = 0;  // the whole free list is lost
@@ -154,7 +217,8 @@ void recovery_rebuilds_the_free_list(const char* path) {
   }
   Pool pool(path, kRecord, "after", Seconds(5));
   const PoolStat stat = pool.stat();
-  CHECK(stat.counters[recoveries] == 1);
+  CHECK(stat.counters[recoveries] == 2);
+  CHECK(pool.namespaces().at(0).num_extents == 2);
   CHECK(stat.num_committed == 2 && stat.num_free == stat.num_extents - 2);
   u8 found[2];
   const Key keys[2] = {key_of(1), key_of(2)};
@@ -168,7 +232,12 @@ int main(int, char** argv) {
   streaming_copy_at_every_alignment();
   geometry_fits_or_is_refused();
   Region::initialise(argv[1]);
+  table_keeps_free_slots(argv[1]);
+  Region::initialise(argv[1]);
   many_threads_with_their_own_attachments(argv[1]);
   recovery_rebuilds_the_free_list(argv[1]);
+  CHECK(::truncate(argv[1], static_cast<off_t>(kSmallRegion)) == 0);
+  Region::initialise(argv[1]);
+  loads_race_with_evictions(argv[1]);
   std::puts("ok");
 }

@@ -12,6 +12,7 @@ from kvext.errors import (
     PoolGeometryMismatch,
     PoolMissing,
     PoolPermission,
+    PoolUnusable,
     PoolVersionMismatch,
 )
 from kvext.pool import Pool
@@ -108,8 +109,9 @@ def test_empty_unused_pool_takes_the_shape_of_its_next_user(region: Path) -> Non
 
 
 def test_region_too_small_for_one_record_is_refused(region: Path) -> None:
-    with pytest.raises(PoolDamaged, match="create a larger pool"):
-        Pool.attach(region, extent_bytes=1 << 20)
+    for extent_bytes in (1 << 20, 1 << 62, 0):
+        with pytest.raises(PoolUnusable, match="create a larger pool"):
+            Pool.attach(region, extent_bytes=extent_bytes)
 
 
 def test_contents_of_another_boot_are_not_trusted(region: Path) -> None:
@@ -119,6 +121,45 @@ def test_contents_of_another_boot_are_not_trusted(region: Path) -> None:
     with Pool.attach(region, extent_bytes=RECORD_BYTES) as pool:
         assert pool.stat().num_committed == 0
         store_one(pool)
+
+
+def test_boot_id_that_looks_foreign_does_not_wipe_a_pool_in_use(pool: Pool, region: Path) -> None:
+    store_one(pool)
+    patch(region, BOOT_ID_AT, bytes(36))
+    with Pool.attach(region, extent_bytes=RECORD_BYTES) as other:
+        assert other.match(key_of(1), SHAPE).num_blocks == 1
+
+
+def test_empty_pool_in_use_keeps_its_shape(pool: Pool, region: Path) -> None:
+    with pytest.raises(PoolGeometryMismatch):
+        Pool.attach(region, extent_bytes=10 * RECORD_BYTES)
+    assert pool.stat().num_free == pool.stat().num_extents
+
+
+def test_observer_follows_when_an_empty_pool_takes_another_shape(region: Path) -> None:
+    with Pool.attach(region) as observer:
+        for extent_bytes in (RECORD_BYTES, 10 * RECORD_BYTES, 4096):
+            with Pool.attach(region, extent_bytes=extent_bytes) as pool:
+                assert observer.stat().extent_bytes == pool.extent_bytes >= extent_bytes
+                assert observer.clear().num_dropped == 0
+
+
+def test_observer_may_not_match_or_store(pool: Pool, region: Path) -> None:
+    store_one(pool)
+    with Pool.attach(region) as observer:
+        with pytest.raises(PoolUnusable, match="only observes"):
+            observer.match(key_of(1), SHAPE)
+        with pytest.raises(PoolUnusable, match="only observes"):
+            store_one(observer)
+        with pytest.raises(PoolUnusable, match="only observes"):
+            observer.reserve(key_of(2), SHAPE, 10, NAMESPACE)
+
+
+def test_labels_cut_in_the_middle_of_a_character_stay_readable(region: Path) -> None:
+    with Pool.attach(region, extent_bytes=RECORD_BYTES, label="é" * 40) as pool:
+        pool.name_namespace(NAMESPACE, "模型" * 40)
+        assert pool.stat().processes[0].label.startswith("é" * 15)
+        assert pool.namespaces()[0].label.startswith("模型" * 13)
 
 
 def test_payload_never_reaches_behind_the_region(tmp_path: Path) -> None:

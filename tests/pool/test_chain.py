@@ -3,7 +3,7 @@
 import hashlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvext.errors import TokenRangeError
@@ -13,6 +13,7 @@ from kvext.protocol import key
 tokens = st.lists(st.integers(0, 2**32 - 1), max_size=100)
 
 
+@settings(deadline=None)
 @given(tokens, st.integers(0, 2), st.binary(min_size=32, max_size=32))
 def test_native_chain_equals_the_definition(ids: list[int], skip: int, parent: bytes) -> None:
     start = min(16 * skip, len(ids) // 16 * 16)
@@ -20,6 +21,7 @@ def test_native_chain_equals_the_definition(ids: list[int], skip: int, parent: b
     assert extend_chain(parent, ids, start, stop) == key.extend_chain(parent, ids, start, stop)
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.integers(0, 12), st.integers(1, 4))
 def test_native_block_keys_equal_the_definition(
     namespace: bytes, num_links: int, links_per_block: int

@@ -1,10 +1,13 @@
 """What one process sees of a pool."""
 
+import gc
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from kvext.cxl import create_region
 from kvext.errors import PoolDetached
 from kvext.pool import Pages, Pool, Reservation
 from kvext.protocol.transfer import LoadOutcome, StoreOutcome
@@ -238,6 +241,130 @@ def test_more_namespaces_than_the_table_holds_still_store(pool: Pool) -> None:
         namespace = number.to_bytes(32, "little")
         assert pool.store(key_of(number), SHAPE, namespace, memory.pages, [0])[0] == 0
     assert pool.stat().num_committed == num_extents(pool)
+
+
+def test_batch_longer_than_one_hold_of_the_lock_keeps_blocks_apart(pool: Pool) -> None:
+    memory = EngineMemory(50)
+    for block in range(50):
+        memory.write(block, seed=block)
+    keys = b"".join(map(key_of, range(50)))
+    pool.store(keys, SHAPE, NAMESPACE, memory.pages, range(50))
+    out = EngineMemory(50)
+    lease = pool.match(keys, SHAPE)
+    pool.load(lease.refs, out.pages, range(50))
+    assert [out.read(block) for block in range(50)] == [memory.read(block) for block in range(50)]
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_records_of_many_checksum_chunks_come_back(tmp_path: Path, verify: bool) -> None:  # noqa: FBT001
+    path = tmp_path / "kvext-large.pool"
+    create_region(path, 4 << 20, Pool.initialise)
+    memory = EngineMemory(3, piece_bytes=70_001)
+    memory.write(0, seed=1)
+    with Pool.attach(path, extent_bytes=memory.pages.record_bytes) as pool:
+        pool.store(key_of(0), SHAPE, NAMESPACE, memory.pages, [0])
+        lease = pool.match(key_of(0), SHAPE)
+        assert pool.load(lease.refs, memory.pages, [2], verify=verify)[0] == LoadOutcome.LOADED
+        assert memory.read(2) == memory.read(0)
+        for at in (0, 32_768, 65_536, memory.pages.record_bytes - 1):
+            pool.record(lease.refs)[at] ^= 1
+            outcome = pool.load(lease.refs, memory.pages, [2], verify=verify)[0]
+            assert outcome == (LoadOutcome.CORRUPT if verify else LoadOutcome.LOADED)
+            if verify:
+                break
+
+
+def test_late_writer_does_not_touch_the_extents_next_owner(pool: Pool) -> None:
+    memory = EngineMemory()
+    late = pool.reserve(key_of(0), SHAPE, RECORD_BYTES, NAMESPACE)
+    assert isinstance(late, Reservation)
+    late.fill(bytes(RECORD_BYTES))
+    late.abort()
+    store(pool, memory, [1])
+    late.fill(b"x" * RECORD_BYTES)
+    assert late.commit() is StoreOutcome.FENCED
+    lease = pool.match(key_of(1), SHAPE)
+    assert pool.load(lease.refs, memory.pages, [5])[0] == LoadOutcome.LOADED
+    assert memory.read(5) == memory.read(1)
+
+
+def test_reservation_is_filled_with_exactly_what_was_reserved(pool: Pool) -> None:
+    reservation = pool.reserve(key_of(0), SHAPE, RECORD_BYTES, NAMESPACE)
+    assert isinstance(reservation, Reservation)
+    with pytest.raises(ValueError, match="15000 were reserved"):
+        reservation.fill(bytes(RECORD_BYTES - 1))
+    assert reservation.commit() is StoreOutcome.FENCED
+
+
+def test_forgotten_lease_is_given_back_when_it_is_collected(pool: Pool) -> None:
+    store(pool, EngineMemory(), [0])
+    lease = pool.match(key_of(0), SHAPE)
+    assert pool.stat().num_pinned == 1
+    del lease
+    gc.collect()
+    assert pool.stat().num_pinned == 0
+
+
+def test_quarantined_block_in_use_is_kept(pool: Pool) -> None:
+    memory = EngineMemory()
+    store(pool, memory, [0])
+    lease = pool.match(key_of(0), SHAPE)
+    pool.record(lease.refs)[7] ^= 1
+    pool.load(lease.refs, memory.pages, [5])
+    assert (pool.clear().num_kept, pool.stat().num_quarantined) == (1, 1)
+    lease.release()
+    assert pool.clear().num_dropped == 1
+
+
+def test_reference_with_another_extent_is_stale(pool: Pool) -> None:
+    memory = EngineMemory()
+    store(pool, memory, [0, 1])
+    lease = pool.match(key_of(0) + key_of(1), SHAPE)
+    forged = lease.refs[:4] + lease.refs[20:24] + lease.refs[8:16]
+    assert pool.load(forged, memory.pages, [5])[0] == LoadOutcome.STALE
+    with pytest.raises(ValueError, match="names no record"):
+        pool.record(forged)
+
+
+def test_many_threads_may_use_one_handle(pool: Pool) -> None:
+    def work(seed: int) -> None:
+        memory, out = EngineMemory(1), EngineMemory(1)
+        for step in range(200):
+            number = (seed * 31 + step) % 90
+            memory.write(0, seed=number)
+            pool.store(key_of(number), SHAPE, NAMESPACE, memory.pages, [0])
+            lease = pool.match(key_of(number), SHAPE)
+            if lease.num_blocks:
+                assert pool.load(lease.refs, out.pages, [0])[0] == LoadOutcome.LOADED
+                assert out.read(0) == memory.read(0)
+            lease.release()
+            if step % 50 == 0:
+                pool.clear()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    stat = pool.stat()
+    assert (stat.num_pinned, stat.num_reserved, stat.num_quarantined) == (0, 0, 0)
+    assert stat.num_free + stat.num_committed == stat.num_extents
+
+
+def test_namespace_entries_in_use_are_never_given_to_others(pool: Pool) -> None:
+    memory = EngineMemory()
+    store(pool, memory, [0])
+    lease = pool.match(key_of(0), SHAPE)
+    for number in range(1, 600):
+        namespace = number.to_bytes(32, "little")
+        pool.store(key_of(number), SHAPE, namespace, memory.pages, [0])
+    held = {use.digest: use.num_blocks for use in pool.namespaces()}
+    assert held[NAMESPACE.hex()] == 1
+    assert held[(599).to_bytes(32, "little").hex()] == 1
+    assert sum(held.values()) == pool.stat().num_committed
+    lease.release()
+
+
+def test_heartbeat_follows_use(pool: Pool) -> None:
+    pool.match(key_of(0), SHAPE).release()
+    assert 0 <= pool.stat().processes[0].heartbeat_age_ms < 60_000
 
 
 def test_observer_looks_but_does_not_enter(pool: Pool, region: Path) -> None:
