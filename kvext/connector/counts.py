@@ -1,0 +1,79 @@
+"""What a request got from the cache and gave to it, as its response shows."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from kvext.connector.report import LoadReport, StoreReport
+
+__all__ = ["RequestCounts"]
+
+
+@dataclass(slots=True)
+class RequestCounts:
+    """One request's running totals.
+
+    Attributes:
+        local_tokens: Tokens that the engine's own cache had at first admission.
+        pool_tokens: Tokens that the engine was spared by loads.
+        loaded_blocks: Blocks that were copied in.
+        loaded_bytes: Their bytes.
+        load_s: Time that took.
+        stored_blocks: Blocks that this request added to the pool.
+        existing_blocks: Offered blocks that the pool had.
+        store_s: Time that took.
+        unreported_stores: Offered blocks of which the worker has not told yet; the engine
+            finishes a request before it hears of the request's last step.
+        rejected: Offered blocks that the pool did not take, by reason.
+        failed_loads: Blocks that were found but could not be loaded, by reason.
+        reason: Why not more was found; empty when everything was.
+    """
+
+    local_tokens: int = 0
+    pool_tokens: int = 0
+    loaded_blocks: int = 0
+    loaded_bytes: int = 0
+    load_s: float = 0.0
+    stored_blocks: int = 0
+    existing_blocks: int = 0
+    store_s: float = 0.0
+    unreported_stores: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    failed_loads: Counter[str] = field(default_factory=Counter)
+    reason: str = ""
+
+    def add_load(self, report: LoadReport, block_tokens: int) -> None:
+        """Fold in what became of a load."""
+        self.pool_tokens += report.num_usable * block_tokens
+        self.loaded_blocks += report.num_loaded
+        self.loaded_bytes += report.loaded_bytes
+        self.load_s += report.seconds
+        self.failed_loads.update(report.failures)
+
+    def add_store(self, report: StoreReport) -> None:
+        """Fold in what became of an offer."""
+        self.stored_blocks += report.num_stored
+        self.existing_blocks += report.num_existing
+        self.store_s += report.seconds
+        self.unreported_stores -= report.num_offered
+        self.rejected.update(report.rejections)
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready, without what is empty for most requests."""
+        counts: dict[str, object] = {
+            "local_tokens": self.local_tokens,
+            "pool_tokens": self.pool_tokens,
+            "loaded_blocks": self.loaded_blocks,
+            "loaded_bytes": self.loaded_bytes,
+            "load_ms": round(self.load_s * 1e3, 3),
+            "stored_blocks": self.stored_blocks,
+            "existing_blocks": self.existing_blocks,
+            "store_ms": round(self.store_s * 1e3, 3),
+            "unreported_stores": self.unreported_stores,
+        }
+        if self.rejected:
+            counts["rejected"] = dict(self.rejected)
+        if self.failed_loads:
+            counts["failed_loads"] = dict(self.failed_loads)
+        if self.reason:
+            counts["reason"] = str(self.reason)
+        return counts

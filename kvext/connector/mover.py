@@ -1,0 +1,61 @@
+"""Moving blocks between a tier and one engine's KV memory, whatever that memory is."""
+
+from collections.abc import Sequence
+from typing import Generic, Protocol
+
+from kvext.protocol.layout import RecordShape
+from kvext.protocol.tier import PagesT, Tier
+
+__all__ = ["BlockMover", "DirectMover"]
+
+
+class BlockMover(Protocol):
+    """Copies whole blocks; knows the tier and the engine's memory."""
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of one block."""
+        ...
+
+    def store(self, keys: bytes, namespace: bytes, block_ids: Sequence[int]) -> bytes:
+        """Offer blocks to the tier; one `StoreOutcome` byte each."""
+        ...
+
+    def load(self, refs: bytes, block_ids: Sequence[int]) -> bytes:
+        """Bring leased blocks in; one `LoadOutcome` byte each."""
+        ...
+
+
+class DirectMover(Generic[PagesT]):
+    """For memory that the tier itself can read and write."""
+
+    __slots__ = ("_pages", "_record_bytes", "_shape", "_tier")
+
+    def __init__(
+        self, tier: Tier[PagesT], pages: PagesT, shape: RecordShape, record_bytes: int
+    ) -> None:
+        """Tie a tier to an engine's memory.
+
+        Args:
+            tier: Where blocks are kept.
+            pages: The engine's KV memory in the tier's terms.
+            shape: What one record holds.
+            record_bytes: Bytes of one block.
+        """
+        self._tier = tier
+        self._pages = pages
+        self._shape = shape
+        self._record_bytes = record_bytes
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of one block."""
+        return self._record_bytes
+
+    def store(self, keys: bytes, namespace: bytes, block_ids: Sequence[int]) -> bytes:
+        """Offer blocks to the tier; one `StoreOutcome` byte each."""
+        return self._tier.store(keys, self._shape, namespace, self._pages, block_ids)
+
+    def load(self, refs: bytes, block_ids: Sequence[int]) -> bytes:
+        """Bring leased blocks in; one `LoadOutcome` byte each."""
+        return self._tier.load(refs, self._pages, block_ids)

@@ -1,0 +1,105 @@
+"""From a request's model, adapter and sharing domain to the namespace of its keys."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kvext.connector.adapters import AdapterBook, AdapterIdentity, AdapterRef
+from kvext.connector.identity import Identity, IdentityState
+from kvext.connector.plan import AdapterGuard
+from kvext.protocol.key import Namespace
+from kvext.protocol.layout import KVLayout
+
+__all__ = ["NamespaceBook", "Resolution", "Subject"]
+
+_MAX_NAMESPACES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose KV a request computes and with whom it may be shared.
+
+    Attributes:
+        adapter: The adapter, or None for the base model.
+        domain: Requests with another domain never meet; `""` is open to all.
+    """
+
+    adapter: AdapterRef | None = None
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """A request's namespace, as far as it is known.
+
+    Attributes:
+        identity: The namespace's digest, pending, or unknown with the reason.
+        guard: The adapter state that the namespace holds for, if there is an adapter.
+    """
+
+    identity: Identity
+    guard: AdapterGuard | None = None
+
+
+class NamespaceBook:
+    """Derives each namespace once and tells the pool what to call it."""
+
+    __slots__ = ("_adapters", "_announce", "_digests", "_label", "_layout", "_model")
+
+    def __init__(
+        self,
+        model: Callable[[], Identity],
+        layout: KVLayout,
+        adapters: AdapterBook,
+        label: str,
+        announce: Callable[[bytes, str], None],
+    ) -> None:
+        """Begin an empty book.
+
+        Args:
+            model: The model's identity as far as it is known.
+            layout: How the engine arranges KV bytes.
+            adapters: The adapters' identities.
+            label: The model's name for people.
+            announce: Told every namespace's digest with a label, once; never a salt.
+        """
+        self._model = model
+        self._layout = layout
+        self._adapters = adapters
+        self._label = label
+        self._announce = announce
+        self._digests: OrderedDict[tuple[bytes, bytes | None, str], bytes] = OrderedDict()
+
+    def resolve(self, subject: Subject) -> Resolution:
+        """Say what is known of a request's namespace now."""
+        model = self._model()
+        if model.state is not IdentityState.KNOWN:
+            return Resolution(model)
+        if subject.adapter is None:
+            return Resolution(Identity.known(self._digest(model.digest, None, subject)))
+        adapter: AdapterIdentity = self._adapters.resolve(subject.adapter)
+        if adapter.identity.state is not IdentityState.KNOWN:
+            return Resolution(adapter.identity)
+        digest = self._digest(model.digest, adapter.identity.digest, subject)
+        return Resolution(Identity.known(digest), adapter.guard)
+
+    def _digest(self, model: bytes, adapter: bytes | None, subject: Subject) -> bytes:
+        key = (model, adapter, subject.domain)
+        digest = self._digests.get(key)
+        if digest is not None:
+            self._digests.move_to_end(key)
+            return digest
+        digest = Namespace(model, self._layout, adapter, subject.domain).digest()
+        if len(self._digests) >= _MAX_NAMESPACES:
+            self._digests.popitem(last=False)
+        self._digests[key] = digest
+        self._announce(digest, self._name(subject))
+        return digest
+
+    def _name(self, subject: Subject) -> str:
+        parts = [self._label]
+        if subject.adapter is not None:
+            parts.append(subject.adapter.name)
+        if subject.domain:
+            parts.append("salted")
+        return " / ".join(parts)

@@ -1,0 +1,127 @@
+"""One live request: its keys, what it was promised, what it got."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kvext.connector.counts import RequestCounts
+from kvext.connector.namespaces import Resolution, Subject
+from kvext.protocol.key import KEY_BYTES, ExtendChain, TokenChain
+from kvext.protocol.tier import Lease
+
+__all__ = ["BlockKeys", "PendingMatch", "RequestState"]
+
+BlockKeys = Callable[[bytes, bytes, int], bytes]
+"""The type of `kvext.protocol.key.block_keys`, which the native core offers too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMatch:
+    """What a lookup found and the engine has not taken yet.
+
+    Attributes:
+        lease: Pins the blocks.
+        first_block: Index of the first one within the request.
+        is_async: What the engine was told of how they come in.
+    """
+
+    lease: Lease
+    first_block: int
+    is_async: bool
+
+
+class RequestState:
+    """What the scheduler remembers of a request between steps.
+
+    Attributes:
+        tokens: The engine's live sequence of accepted tokens.
+        subject: Decides the namespace.
+        resolution: The namespace once it is known, else None.
+        uncached: Why the request has nothing to do with the cache; empty when it has.
+        may_load: False if nothing may be loaded, or after a load failed: a block that fails
+            every time must not be tried for ever.
+        match: What was found in the current scheduling pass, if anything.
+        local_tokens: The engine's own hit at the last match.
+        is_admitted: Whether the engine has given it blocks before.
+        wait_until_s: When waiting for an adapter's digest ends; None before it begins.
+        next_save: First block that has not been offered for saving.
+        doubt_from: First block that a failed load has put in doubt, until it is settled, or None.
+        save_limit: First block that must never be saved (it may stand on garbage), or None.
+        counts: For the response.
+    """
+
+    __slots__ = (
+        "_block_keys",
+        "_chain",
+        "_keys",
+        "counts",
+        "doubt_from",
+        "is_admitted",
+        "local_tokens",
+        "match",
+        "may_load",
+        "next_save",
+        "resolution",
+        "save_limit",
+        "subject",
+        "tokens",
+        "uncached",
+        "wait_until_s",
+    )
+
+    def __init__(
+        self,
+        tokens: Sequence[int],
+        subject: Subject,
+        extend: ExtendChain,
+        block_keys: BlockKeys,
+    ) -> None:
+        """Begin with nothing promised."""
+        self.tokens = tokens
+        self.subject = subject
+        self.resolution: Resolution | None = None
+        self.uncached = ""
+        self.may_load = True
+        self.match: PendingMatch | None = None
+        self.local_tokens = 0
+        self.is_admitted = False
+        self.wait_until_s: float | None = None
+        self.next_save = 0
+        self.doubt_from: int | None = None
+        self.save_limit: int | None = None
+        self.counts = RequestCounts()
+        self._chain = TokenChain(extend)
+        self._block_keys = block_keys
+        self._keys = bytearray()
+
+    def keys(self, blocks: range, namespace: bytes, block_tokens: int) -> bytes:
+        """The keys of some blocks, whose tokens must all be accepted.
+
+        Args:
+            blocks: Consecutive block indices within the request.
+            namespace: The request's namespace digest, the same at every call.
+            block_tokens: Tokens a block, a multiple of 16, the same at every call.
+
+        Returns:
+            32 bytes a block.
+        """
+        have, need = len(self._keys) // KEY_BYTES, blocks.stop
+        if need > have:
+            self._chain.advance(self.tokens, need * block_tokens)
+            links = self._chain.links(have * block_tokens, need * block_tokens)
+            self._keys += self._block_keys(namespace, links, block_tokens // 16)
+        return bytes(self._keys[blocks.start * KEY_BYTES : need * KEY_BYTES])
+
+    def refuse(self, reason: str) -> None:
+        """Have nothing to do with the cache from now on."""
+        self.uncached = self.counts.reason = reason
+
+    def take_match(self) -> PendingMatch | None:
+        """Hand over what the last lookup found; its lease is the caller's then."""
+        match, self.match = self.match, None
+        return match
+
+    def release_match(self) -> None:
+        """Give up what the last lookup found, if the engine did not take it."""
+        match = self.take_match()
+        if match is not None:
+            match.lease.release()

@@ -1,0 +1,69 @@
+"""What the planner consumes: the tier's lookup, the engine's block tables, fixed rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvext.protocol.layout import RecordShape
+from kvext.protocol.tier import Lease
+
+__all__ = ["NO_MATCH", "EngineBlocks", "Match", "Matcher", "PlanRules"]
+
+
+class Matcher(Protocol):
+    """The part of a tier that a scheduler needs."""
+
+    def match(self, keys: bytes, shape: RecordShape) -> Lease:
+        """Pin the longest prefix of `keys` that is stored in this shape."""
+        ...
+
+
+class EngineBlocks(Protocol):
+    """The engine's own bookkeeping of KV memory."""
+
+    def block_ids(self, request_id: str) -> Sequence[int]:
+        """The blocks that a live request has now, in order; empty if it has none."""
+        ...
+
+    def forget(self, block_ids: set[int]) -> None:
+        """Take blocks out of the engine's own prefix cache: their bytes are in doubt."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRules:
+    """What does not change while the engine runs.
+
+    Attributes:
+        shape: Which records this engine reads and writes.
+        record_bytes: Bytes of one block.
+        async_loads: Whether other requests compute while blocks come in.
+        store: Whether anything is saved.
+        lease_s: How long a load may take.
+        adapter_wait_s: How long a request may wait for its adapter's digest.
+    """
+
+    shape: RecordShape
+    record_bytes: int
+    async_loads: bool = False
+    store: bool = True
+    lease_s: float = 30.0
+    adapter_wait_s: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What the tier has beyond the engine's own hit.
+
+    Attributes:
+        num_tokens: Tokens that can be loaded.
+        is_async: Whether they come in between steps.
+        must_wait: Ask again in the next pass; the rest is meaningless.
+    """
+
+    num_tokens: int = 0
+    is_async: bool = False
+    must_wait: bool = False
+
+
+NO_MATCH = Match()

@@ -1,0 +1,3 @@
+"""vLLM's side of kvext: every file here only translates between vLLM and `kvext.connector`."""
+
+__all__: list[str] = []

@@ -1,0 +1,143 @@
+# ruff: noqa: N806 - tensor names carry shapes
+"""An engine's KV tensors: are they what kvext can copy, and what do their bytes look like?
+
+vLLM gives one tensor a layer whose first dimension is the block, `kv_BHNC`: B blocks, H head
+slots, N tokens, C key and value elements. What lies inside a block is the attention backend's
+business; `KVLayout.packing` names everything that it depends on.
+"""
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.platforms import current_platform
+from vllm.version import __version__ as vllm_version
+
+from kvext.protocol.layout import KVLayout
+from kvext.vllm.support import attention_spec
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+
+__all__ = ["EngineMemory", "MemoryRefusal", "describe_memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineMemory:
+    """The KV memory of one worker.
+
+    Attributes:
+        tensors: One `kv_BHNC` a layer, in the model's order.
+        layout: What the bytes of a block depend on.
+        num_blocks: B.
+        record_bytes: Bytes of one block over all layers.
+    """
+
+    tensors: tuple[torch.Tensor, ...]
+    layout: KVLayout
+    num_blocks: int
+    record_bytes: int
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the processor can read the memory where it lies."""
+        return bool(self.tensors[0].device.type == "cpu")
+
+    @property
+    def piece_bytes(self) -> list[int]:
+        """Bytes of one block in each layer."""
+        return [tensor[0].numel() * tensor.element_size() for tensor in self.tensors]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRefusal:
+    """Why an engine's memory cannot be served: a fact, its value and a remedy."""
+
+    reason: str
+
+
+def describe_memory(
+    kv_caches: Mapping[str, torch.Tensor],
+    vllm_config: "VllmConfig",
+    kv_cache_config: "KVCacheConfig",
+) -> EngineMemory | MemoryRefusal:
+    """Look at the tensors that vLLM registers.
+
+    Args:
+        kv_caches: Layer name to tensor; layers that share KV have the same tensor.
+        vllm_config: vLLM's configuration.
+        kv_cache_config: How vLLM divides its KV memory.
+
+    Returns:
+        The memory, or why it cannot be served.
+    """
+    unique = {tensor.data_ptr(): tensor for tensor in kv_caches.values()}
+    tensors = tuple(unique.values())
+    if not tensors:
+        return MemoryRefusal("the engine has no KV tensors; drop the connector")
+    problem = _find_problem(tensors, kv_cache_config.num_blocks)
+    if problem:
+        return MemoryRefusal(problem)
+    backend = _backend(vllm_config, next(iter(kv_caches)), tensors[0].device.type)
+    if not backend:
+        return MemoryRefusal("the attention backend does not tell how it packs KV; use another one")
+    memory = EngineMemory(
+        tensors, _layout(tensors, kv_cache_config, backend), tensors[0].shape[0], 0
+    )
+    return EngineMemory(tensors, memory.layout, memory.num_blocks, sum(memory.piece_bytes))
+
+
+def _find_problem(tensors: tuple[torch.Tensor, ...], num_blocks: int) -> str:
+    first = tensors[0]
+    for kv_BHNC in tensors:
+        shape = tuple(kv_BHNC.shape)
+        if kv_BHNC.dim() < 2 or shape[0] != num_blocks:  # noqa: PLR2004 - a block and its inside
+            return (
+                f"KV tensors of shape {shape} for {num_blocks} blocks are unknown; use a layout "
+                "with whole blocks"
+            )
+        if shape != tuple(first.shape) or kv_BHNC.dtype != first.dtype:
+            return "layers whose KV tensors differ are not supported yet; drop the connector"
+        if kv_BHNC.device.type == "cpu" and not kv_BHNC.is_contiguous():
+            return (
+                f"KV tensors with strides {kv_BHNC.stride()} are not contiguous; use layout LBHNC"
+            )
+    return ""
+
+
+def _layout(
+    tensors: tuple[torch.Tensor, ...], kv_cache_config: "KVCacheConfig", backend: str
+) -> KVLayout:
+    spec = attention_spec(kv_cache_config)
+    device = tensors[0].device.type
+    release = ".".join(vllm_version.split(".")[:2])
+    dims = "x".join(str(size) for size in tensors[0].shape[1:])
+    packing = "/".join(
+        (
+            f"vllm-{release}",
+            device,
+            platform.machine(),
+            backend,
+            f"quant-{spec.kv_quant_mode.name.lower()}",
+            f"v{spec.head_size_v}",
+            dims,
+        )
+    )
+    dtype = str(spec.dtype).removeprefix("torch.")
+    return KVLayout(dtype, len(tensors), spec.num_kv_heads, spec.head_size, packing)
+
+
+def _backend(vllm_config: "VllmConfig", layer_name: str, device: str) -> str:
+    """The attention backend and, on a CPU, the instruction set that it packs for."""
+    layer: Any = vllm_config.compilation_config.static_forward_context.get(layer_name)
+    attn_backend = getattr(layer, "attn_backend", None)
+    if attn_backend is None:
+        return ""
+    name = str(attn_backend.get_name()).lower()
+    if device == "cpu":
+        isa = getattr(layer, "isa", "")
+        return f"{name}-{isa}" if isa else ""
+    return f"{name}-{current_platform.get_device_name().replace('/', '-').lower()}"

@@ -1,0 +1,51 @@
+"""What travels between vLLM's scheduler and worker processes, in vLLM's envelopes."""
+
+from dataclasses import dataclass, field
+
+from typing_extensions import override
+from vllm.distributed.kv_transfer.kv_connector.v1.base import (
+    KVConnectorHandshakeMetadata,
+    KVConnectorMetadata,
+    KVConnectorWorkerMetadata,
+)
+
+from kvext.connector.plan import StepPlan
+from kvext.connector.report import WorkerReport
+from kvext.protocol.layout import KVLayout
+
+__all__ = ["KvextHandshake", "KvextPlan", "KvextReport"]
+
+
+@dataclass
+class KvextPlan(KVConnectorMetadata):
+    """Scheduler to worker, once a step."""
+
+    plan: StepPlan = field(default_factory=StepPlan)
+
+
+@dataclass
+class KvextReport(KVConnectorWorkerMetadata):
+    """Worker to scheduler, after a step in which anything happened."""
+
+    report: WorkerReport
+
+    @override
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> "KvextReport":
+        if not isinstance(other, KvextReport):
+            return self
+        return KvextReport(self.report.merged(other.report))
+
+
+@dataclass
+class KvextHandshake(KVConnectorHandshakeMetadata):
+    """Worker to scheduler, once, when the KV memory is known.
+
+    Attributes:
+        layout: What the bytes of a block depend on; None if the worker does not serve.
+        record_bytes: Bytes of one block.
+        refusal: Why the worker does not serve.
+    """
+
+    layout: KVLayout | None = None
+    record_bytes: int = 0
+    refusal: str = ""

@@ -1,0 +1,115 @@
+"""kvext's counters in vLLM's log line and on its `/metrics` page."""
+
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
+    KVConnectorPromMetrics,
+    KVConnectorStats,
+)
+
+from kvext.connector.report import WorkerReport
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+
+__all__ = ["KvextMetrics", "KvextStats"]
+
+_FIGURES = {
+    "loaded_blocks": "blocks copied from the pool into the engine",
+    "loaded_bytes": "bytes copied from the pool into the engine",
+    "load_seconds": "time the worker spent on loads",
+    "stored_blocks": "blocks that this engine added to the pool",
+    "stored_bytes": "bytes that this engine added to the pool",
+    "existing_blocks": "blocks offered to the pool that it had",
+    "store_seconds": "time the worker spent on stores",
+}
+_REASONS = {
+    "failed_loads": "blocks found in the pool that could not be loaded, by reason",
+    "rejected_stores": "blocks offered to the pool that it did not take, by reason",
+    "faults": "pieces of kvext that failed inside the engine, by name",
+}
+
+
+class KvextStats(KVConnectorStats):
+    """Sums since the last time vLLM asked."""
+
+    data: dict[str, float]
+
+    @classmethod
+    def of(cls, report: WorkerReport) -> "KvextStats":
+        """The sums of one report."""
+        stats = cls()
+        for load in report.loads:
+            stats.add("loaded_blocks", load.num_loaded)
+            stats.add("loaded_bytes", load.loaded_bytes)
+            stats.add("load_seconds", load.seconds)
+            stats.add_reasons("failed_loads", load.failures)
+        for store in report.stores:
+            stats.add("stored_blocks", store.num_stored)
+            stats.add("stored_bytes", store.stored_bytes)
+            stats.add("existing_blocks", store.num_existing)
+            stats.add("store_seconds", store.seconds)
+            stats.add_reasons("rejected_stores", store.rejections)
+        return stats
+
+    def add(self, figure: str, amount: float) -> None:
+        """Add to one figure."""
+        if amount:
+            self.data[figure] = self.data.get(figure, 0) + amount
+
+    def add_reasons(self, figure: str, amounts: Any) -> None:
+        """Add to a figure that is told by reason."""
+        for reason, amount in amounts.items():
+            self.add(f"{figure}:{reason}", amount)
+
+    @override
+    def reset(self) -> None:
+        self.data = {}
+
+    @override
+    def aggregate(self, other: KVConnectorStats) -> KVConnectorStats:
+        for figure, amount in other.data.items():
+            self.add(figure, amount)
+        return self
+
+    @override
+    def reduce(self) -> dict[str, int | float]:
+        return {f"kvext {figure}": amount for figure, amount in sorted(self.data.items())}
+
+    @override
+    def is_empty(self) -> bool:
+        return not self.data
+
+
+class KvextMetrics(KVConnectorPromMetrics):
+    """One Prometheus counter a figure, named `kvext:<figure>`."""
+
+    def __init__(
+        self,
+        vllm_config: "VllmConfig",
+        metric_types: dict[Any, Any],
+        labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> None:
+        """Register the counters."""
+        super().__init__(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+        make: Any = self._counter_cls
+        self._figures = {
+            name: make(name=f"kvext:{name}", documentation=text, labelnames=labelnames)
+            for name, text in _FIGURES.items()
+        }
+        self._reasons = {
+            name: make(name=f"kvext:{name}", documentation=text, labelnames=[*labelnames, "reason"])
+            for name, text in _REASONS.items()
+        }
+
+    @override
+    def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
+        labels = self.per_engine_labelvalues[engine_idx]
+        for figure, amount in transfer_stats_data.items():
+            name, _, reason = figure.partition(":")
+            if reason:
+                self._reasons[name].labels(*labels, reason).inc(amount)
+            else:
+                self._figures[name].labels(*labels).inc(amount)

@@ -1,0 +1,127 @@
+"""kvext in a vLLM worker: attaches to the pool and copies what each step's plan says."""
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import torch
+
+from kvext.assembly import open_pool
+from kvext.config import Config
+from kvext.connector.edge import Edge
+from kvext.connector.mover import BlockMover, DirectMover
+from kvext.connector.plan import AdapterGuard, StepPlan
+from kvext.connector.report import WorkerReport
+from kvext.connector.transfers import Transfers
+from kvext.errors import KvextError
+from kvext.pool import Pages, Pool
+from kvext.protocol.layout import RecordShape
+from kvext.vllm.adapter_watch import AdapterWatch
+from kvext.vllm.identity import model_label
+from kvext.vllm.memory import EngineMemory, MemoryRefusal, describe_memory
+from kvext.vllm.messages import KvextHandshake
+from kvext.vllm.staging import StagedMover
+from kvext.vllm.support import attention_spec, refusal
+
+if TYPE_CHECKING:
+    from vllm.config import VllmConfig
+    from vllm.v1.kv_cache_interface import KVCacheConfig
+
+__all__ = ["WorkerSide"]
+
+
+class WorkerSide:
+    """One worker's end; does nothing until `open`, and nothing at all if that is refused."""
+
+    def __init__(
+        self,
+        vllm_config: "VllmConfig",
+        kv_cache_config: "KVCacheConfig",
+        config: Config,
+        edge: Edge,
+    ) -> None:
+        """Keep what `open` needs."""
+        self._vllm_config = vllm_config
+        self._kv_cache_config = kv_cache_config
+        self._config = config
+        self._edge = edge
+        self._pool: Pool | None = None
+        self._watch: AdapterWatch | None = None
+        self._transfers: Transfers | None = None
+        # One thread is enough: it copies natively, and its thread starts with the first load.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kvext-load")
+        self.handshake = KvextHandshake(refusal="the worker could not attach; see its log")
+
+    def open(self, kv_caches: Mapping[str, torch.Tensor]) -> None:
+        """Attach to the pool, or note why this worker does not serve.
+
+        Args:
+            kv_caches: Layer name to `kv_BHNC`.
+        """
+        memory = self._find_memory(kv_caches)
+        if isinstance(memory, MemoryRefusal):
+            self.handshake = KvextHandshake(refusal=memory.reason)
+            return
+        try:
+            pool = open_pool(
+                self._config, memory.record_bytes, f"{model_label(self._vllm_config)} worker"
+            )
+        except KvextError as error:
+            self.handshake = KvextHandshake(refusal=str(error))
+            return
+        self._pool = pool
+        if self._vllm_config.lora_config is not None:
+            self._watch = AdapterWatch()
+            self._watch.open()
+        mover = self._make_mover(pool, memory)
+        self._transfers = Transfers(mover, self._edge, self._holds, time.monotonic, self._executor)
+        self.handshake = KvextHandshake(memory.layout, memory.record_bytes)
+
+    def start(self, plan: StepPlan) -> None:
+        """Do the step's synchronous loads, begin its asynchronous ones."""
+        if self._transfers is not None:
+            self._transfers.start(plan)
+
+    def save(self, plan: StepPlan) -> None:
+        """Offer the step's blocks to the pool, after the forward pass."""
+        if self._transfers is not None:
+            self._transfers.save(plan)
+
+    def finished(self) -> set[str]:
+        """Requests whose asynchronous load has ended."""
+        return self._transfers.finished() if self._transfers is not None else set()
+
+    def take_failed_blocks(self) -> set[int]:
+        """Blocks that the engine must recompute."""
+        return self._transfers.take_failed_blocks() if self._transfers is not None else set()
+
+    def take_report(self) -> WorkerReport | None:
+        """What happened since the last report."""
+        return self._transfers.take_report() if self._transfers is not None else None
+
+    def close(self) -> None:
+        """Finish the copy that runs, detach from the pool."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._transfers = None
+        if self._watch is not None:
+            self._watch.close()
+        if self._pool is not None:
+            self._pool.close()
+
+    def _find_memory(self, kv_caches: Mapping[str, torch.Tensor]) -> EngineMemory | MemoryRefusal:
+        reason = refusal(self._vllm_config, self._kv_cache_config)
+        if reason:
+            return MemoryRefusal(reason)
+        return describe_memory(kv_caches, self._vllm_config, self._kv_cache_config)
+
+    def _make_mover(self, pool: Pool, memory: EngineMemory) -> BlockMover:
+        shape = RecordShape(attention_spec(self._kv_cache_config).block_size)
+        if not memory.is_host:
+            return StagedMover(pool, memory.tensors, shape)
+        addresses = [tensor.data_ptr() for tensor in memory.tensors]
+        pages = Pages(addresses, memory.piece_bytes, memory.num_blocks)
+        return DirectMover(pool, pages, shape, memory.record_bytes)
+
+    def _holds(self, guard: AdapterGuard) -> bool:
+        return self._watch is not None and self._watch.holds(guard)

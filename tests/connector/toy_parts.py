@@ -1,0 +1,63 @@
+"""What a toy engine is made of, and what its blocks must hold."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from typing_extensions import override
+
+from kvext.protocol.key import KEY_BYTES, Namespace, TokenChain, block_keys, extend_chain
+from kvext.protocol.layout import KVLayout, RecordShape
+
+BLOCK_TOKENS = 16
+PIECE_BYTES = 32
+SHAPE = RecordShape(BLOCK_TOKENS)
+LAYOUT = KVLayout("float32", 1, 1, 8, "toy")
+MODEL = b"m" * 32
+
+
+class ManualClock:
+    """Time that tests move."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class ManualExecutor(Executor):
+    """Runs its work when a test says so, so that random lives can be replayed."""
+
+    def __init__(self) -> None:
+        self._work: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    @override
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._work.append((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def run_all(self) -> None:
+        work, self._work = self._work, []
+        for future, action in work:
+            future.set_result(action())
+
+
+def expected_records(tokens: Sequence[int]) -> dict[bytes, bytes]:
+    """What every full block of a sequence must hold, by key."""
+    stop = len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS
+    chain = TokenChain(extend_chain)
+    chain.advance(tokens, stop)
+    keys = block_keys(Namespace(MODEL, LAYOUT, None, "").digest(), chain.links(0, stop), 1)
+    records: dict[bytes, bytes] = {}
+    for index in range(stop // BLOCK_TOKENS):
+        new = tokens[index * BLOCK_TOKENS : (index + 1) * BLOCK_TOKENS]
+        key = keys[index * KEY_BYTES : (index + 1) * KEY_BYTES]
+        records[key] = block_bytes(b"".join(records.values()), new)
+    return records
+
+
+def block_bytes(previous: bytes, tokens: Sequence[int]) -> bytes:
+    return hashlib.sha256(previous + repr(list(tokens)).encode()).digest()
