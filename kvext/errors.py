@@ -242,7 +242,7 @@ class PoolUnusable(PoolError):
 
     reason: str
 
-    _says = "pool {self.path} cannot be used: {self.reason}"
+    _says = "pool {self.path} cannot be used: {self.reason}; or choose another pool"
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""The same bytes are found under any name; other bytes never. Every miss has its control that hits."""
+"""The same bytes are found under any name, other bytes never; each miss has a control that hits."""
 
 import os
 import shutil

@@ -8,7 +8,11 @@ import pytest
 from tests.engine.engines import Engine, Engines, prompt
 from tests.engine.pools import attached
 
-TINY = {"kv_cache_memory_bytes": 20 * 131072, "max_model_len": 512, "max_num_batched_tokens": 128}
+TINY: dict[str, Any] = {
+    "kv_cache_memory_bytes": 20 * 131072,
+    "max_model_len": 512,
+    "max_num_batched_tokens": 128,
+}
 
 
 def assert_at_rest(engine: Engine, options: dict[str, Any]) -> None:
@@ -31,12 +35,14 @@ def test_preempted_requests_come_back_to_right_answers(
     roomy = engines.get(model, None)
     expected = [roomy.ask(tokens, max_tokens=60).tokens for tokens in prompts]
     engine = engines.get(model, options, **TINY)
+    pool_tokens = 0
     for _ in range(2):
         answers = engine.ask_all(prompts, max_tokens=60)
         engine.forget_local()
         assert [answer.tokens for answer in answers] == expected
         assert_at_rest(engine, options)
-    assert sum(answer.kvext["pool_tokens"] for answer in answers) > 0
+        pool_tokens = sum(answer.kvext["pool_tokens"] for answer in answers)
+    assert pool_tokens > 0
 
 
 def test_aborted_requests_leave_no_pins(
@@ -57,7 +63,7 @@ def test_aborted_requests_leave_no_pins(
         for _ in range(steps):
             core.step()
         core.abort_request([f"{steps}-{index}" for index in range(6)])
-        # vLLM frees an aborted request's blocks when it hears, in a later step, that their load ended.
+        # vLLM frees the blocks when it hears, in a later step, that their load has ended.
         engine.ask(prompt(490 + steps))
         engine.forget_local()
     warm = [engine.ask(tokens) for tokens in prompts]
