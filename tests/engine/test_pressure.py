@@ -15,8 +15,25 @@ TINY: dict[str, Any] = {
 }
 
 
+def scheduler_of(engine: Engine) -> Any:
+    return engine.llm.llm_engine.engine_core.engine_core.scheduler
+
+
+def count_preemptions(engine: Engine) -> list[str]:
+    """Requests that vLLM preempts from now on."""
+    scheduler, preempted = scheduler_of(engine), []
+    original = scheduler._preempt_request  # noqa: SLF001 - vLLM counts them only in its metrics
+
+    def preempt(request: Any, *args: Any, **kwargs: Any) -> Any:
+        preempted.append(request.request_id)
+        return original(request, *args, **kwargs)
+
+    scheduler._preempt_request = preempt  # noqa: SLF001
+    return preempted
+
+
 def assert_at_rest(engine: Engine, options: dict[str, Any]) -> None:
-    scheduler = engine.llm.llm_engine.engine_core.engine_core.scheduler
+    scheduler = scheduler_of(engine)
     assert not scheduler.running
     assert not scheduler.waiting
     with attached(options) as pool:
@@ -35,6 +52,7 @@ def test_preempted_requests_come_back_to_right_answers(
     roomy = engines.get(model, None)
     expected = [roomy.ask(tokens, max_tokens=60).tokens for tokens in prompts]
     engine = engines.get(model, options, **TINY)
+    preempted = count_preemptions(engine)
     pool_tokens = 0
     for _ in range(2):
         answers = engine.ask_all(prompts, max_tokens=60)
@@ -43,6 +61,7 @@ def test_preempted_requests_come_back_to_right_answers(
         assert_at_rest(engine, options)
         pool_tokens = sum(answer.kvext["pool_tokens"] for answer in answers)
     assert pool_tokens > 0
+    assert preempted
 
 
 def test_aborted_requests_leave_no_pins(
