@@ -80,28 +80,45 @@ class ChatClient:
         self._port = port
         self._read_deadline_s = read_deadline_s
 
-    def stream(self, messages: Sequence[Mapping[str, str]], max_tokens: int) -> StreamedAnswer:
+    def stream(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        max_tokens: int,
+        *,
+        ignore_eos: bool = False,
+    ) -> StreamedAnswer:
         """Ask, and measure the time to the first token.
+
+        Args:
+            messages: The chat so far.
+            max_tokens: The answer's length at most.
+            ignore_eos: Whether the answer goes on to `max_tokens` in any case.
 
         Raises:
             EngineLost: The server died meanwhile.
             RequestRefused: The server answered with an error.
         """
-        body = _chat_body(messages, max_tokens, is_streamed=True)
+        body = _chat_body(messages, max_tokens, ignore_eos=ignore_eos, is_streamed=True)
         begun_s = time.perf_counter()
         with _Exchange(self._port, "POST", "/v1/chat/completions", body, self._read_deadline_s) as (
             response
         ):
             return _read_stream(response, lambda: time.perf_counter() - begun_s)
 
-    def ask(self, messages: Sequence[Mapping[str, str]], max_tokens: int) -> Answer:
-        """Ask for the whole answer at once, with kvext's counts.
+    def ask(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        max_tokens: int,
+        *,
+        ignore_eos: bool = False,
+    ) -> Answer:
+        """Ask for the whole answer at once, with kvext's counts; arguments as for `stream`.
 
         Raises:
             EngineLost: The server died meanwhile.
             RequestRefused: The server answered with an error.
         """
-        body = _chat_body(messages, max_tokens, is_streamed=False)
+        body = _chat_body(messages, max_tokens, ignore_eos=ignore_eos, is_streamed=False)
         document = json.loads(self.fetch("POST", "/v1/chat/completions", body))
         choice = document["choices"][0]
         return Answer(
@@ -156,13 +173,14 @@ class _Exchange:
 
 
 def _chat_body(
-    messages: Sequence[Mapping[str, str]], max_tokens: int, *, is_streamed: bool
+    messages: Sequence[Mapping[str, str]], max_tokens: int, *, ignore_eos: bool, is_streamed: bool
 ) -> bytes:
     options = {"stream_options": {"include_usage": True}} if is_streamed else {}
     document = {
         "messages": [dict(message) for message in messages],
         "max_tokens": max_tokens,
         "temperature": 0,
+        "ignore_eos": ignore_eos,
         "return_token_ids": True,
         "stream": is_streamed,
         **options,

@@ -30,6 +30,8 @@ _LOCAL_ONLY = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
+    # A served engine has its own processes, whatever this one does with an engine inside it.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
     # Opens /reset_prefix_cache.
     "VLLM_SERVER_DEV_MODE": "1",
 }
@@ -162,23 +164,35 @@ class ServedEngine:
         """SIGKILL the engine, all processes at once, as a crash of the host's OOM killer would."""
         self._end(lambda group: group.kill())
 
-    def chat(self, messages: Sequence[Mapping[str, str]], max_tokens: int) -> StreamedAnswer:
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        max_tokens: int,
+        *,
+        ignore_eos: bool = False,
+    ) -> StreamedAnswer:
         """Ask and receive token by token, which measures the time to the first one.
 
         Raises:
             EngineLost: The engine died meanwhile.
             RequestRefused: The engine answered with an error.
         """
-        return self._client.stream(messages, max_tokens)
+        return self._client.stream(messages, max_tokens, ignore_eos=ignore_eos)
 
-    def ask(self, messages: Sequence[Mapping[str, str]], max_tokens: int) -> Answer:
+    def ask(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        max_tokens: int,
+        *,
+        ignore_eos: bool = False,
+    ) -> Answer:
         """Ask for the whole answer at once, which brings kvext's counts of the request.
 
         Raises:
             EngineLost: The engine died meanwhile.
             RequestRefused: The engine answered with an error.
         """
-        return self._client.ask(messages, max_tokens)
+        return self._client.ask(messages, max_tokens, ignore_eos=ignore_eos)
 
     def metrics(self) -> EngineMetrics:
         """The engine's counters now."""
