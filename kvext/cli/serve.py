@@ -157,7 +157,9 @@ def _become(command: list[str]) -> None:
     allowed = os.environ.get("VLLM_PLUGINS")
     if allowed is not None and "kvext" not in allowed.split(","):
         raise InvalidOption("VLLM_PLUGINS", allowed, "add kvext to it, or unset it")
-    program = shutil.which(command[0])
+    # An environment that is not activated has its programs beside its Python.
+    here = str(Path(sys.executable).parent)
+    program = shutil.which(command[0]) or shutil.which(command[0], path=here)
     if program is None:
         remedy = "pip install 'kvext[vllm]', or activate the environment that has it"
         raise EngineMissing(command[0], remedy)

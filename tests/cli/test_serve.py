@@ -16,7 +16,9 @@ from kvext.cli import kvext
 
 # A program in vLLM's place that tells how it was called.
 _PROGRAM = f"#!{sys.executable}\nimport json, os, sys\nprint(json.dumps([os.getpid(), sys.argv]))\n"
-_CALL_KVEXT = (sys.executable, "-c", "from kvext.cli import main; main()", "serve")
+# The engine's program is looked for beside the Python that runs, too: play one that is elsewhere.
+_MAIN = "import sys; sys.executable = {python!r}; from kvext.cli import main; main()"
+_CALL_KVEXT = (sys.executable, "-c", _MAIN.format(python="/nowhere/python"), "serve")
 
 
 def _serve(*arguments: str) -> Result:
@@ -181,6 +183,18 @@ def test_serve_prints_the_command_and_becomes_it(programs: Path) -> None:
     pid, argv = json.loads(answer)
     assert pid == process.pid
     assert ["vllm", *argv[1:]] == shlex.split(printed) == _argv(*arguments)
+
+
+def test_engine_beside_python_is_found_without_an_activated_environment(programs: Path) -> None:
+    main = _MAIN.format(python=str(programs / "python"))
+    run = subprocess.run(
+        [sys.executable, "-c", main, "serve", "model"],
+        env={**os.environ, "PATH": "/nowhere", "VLLM_PLUGINS": "kvext"},
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(run.stdout.splitlines()[-1])[1][1:3] == ["serve", "model"]
 
 
 def test_missing_engine_is_an_error_with_its_remedy(tmp_path: Path) -> None:
