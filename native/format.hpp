@@ -100,6 +100,7 @@ enum Counter : u32 {
   rejected_no_space, rejected_lock_timeout, rejected_index_full, rejected_fenced, rejected_too_large,
   loads, stale_loads, corrupt_loads,
   evictions, reaped_reservations, recoveries, cleared,
+  rejected_bypassed, bypassed_lookups,
   kNumCounters,
 };
 
@@ -118,6 +119,7 @@ struct Superblock {
   u64 free_head;    // extent index + 1
   u64 num_free;
   u64 clock_hand;
+  u64 bypass;       // not 0: engines match and store nothing; zero in regions older than the field
   alignas(64) u64 counters[kNumCounters];
 };
 
@@ -127,11 +129,15 @@ inline constexpr u64 kTablesAt = kNamespacesAt + kMaxNamespaces * sizeof(Namespa
 
 static_assert(sizeof(Slot) == 64 && sizeof(Extent) == 32 && sizeof(Process) == 64);
 static_assert(sizeof(NamespaceEntry) == 128 && sizeof(Superblock) <= kPage && kTablesAt % kPage == 0);
-static_assert(offsetof(Superblock, epoch) == 192 && offsetof(Superblock, counters) == 256);
+static_assert(offsetof(Superblock, epoch) == 192 && offsetof(Superblock, bypass) == 232 && offsetof(Superblock, counters) == 256);
 
 // Outcome of one block; values are those of kvext.protocol.transfer.
-enum class StoreOutcome : u8 { stored, exists, no_space, lock_timeout, index_full, fenced, too_large };
+enum class StoreOutcome : u8 { stored, exists, no_space, lock_timeout, index_full, fenced, too_large, bypassed };
 enum class LoadOutcome : u8 { loaded, stale, corrupt };
+
+constexpr Counter counter_of(StoreOutcome outcome) {
+  return outcome == StoreOutcome::bypassed ? rejected_bypassed : static_cast<Counter>(stores + static_cast<u32>(outcome));
+}
 
 // What a match hands out and a load takes back: 16 bytes on any wire inside a host.
 struct BlockRef {

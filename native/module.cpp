@@ -140,9 +140,11 @@ nb::dict stat_dict(Pool& pool) {
   out["num_quarantined"] = s.num_quarantined;
   out["num_pinned"] = s.num_pinned;
   out["committed_bytes"] = s.committed_bytes;
+  out["bypassed"] = s.bypassed;
   static constexpr const char* kNames[kNumCounters] = {
       "lookups", "hits", "stores", "exists", "rejected_no_space", "rejected_lock_timeout", "rejected_index_full", "rejected_fenced",
-      "rejected_too_large", "loads", "stale_loads", "corrupt_loads", "evictions", "reaped_reservations", "recoveries", "cleared"};
+      "rejected_too_large", "loads", "stale_loads", "corrupt_loads", "evictions", "reaped_reservations", "recoveries", "cleared",
+      "rejected_bypassed", "bypassed_lookups"};
   nb::dict counters;
   for (u32 c = 0; c < kNumCounters; ++c) counters[kNames[c]] = s.counters[c];
   out["counters"] = counters;
@@ -249,6 +251,8 @@ NB_MODULE(_core, m) {
         nb::gil_scoped_release release;
         return pool.clear(digest); }, nb::arg("name_space").none())
       .def("reap", &Pool::reap, nb::call_guard<nb::gil_scoped_release>())
+      .def("set_bypass", &Pool::set_bypass)
+      .def_prop_ro("bypassed", &Pool::bypassed)
       .def("close", &Pool::close, nb::call_guard<nb::gil_scoped_release>())
       .def("abandon_after_fork", &Pool::abandon_after_fork)
       .def_prop_ro("closed", &Pool::closed)

@@ -159,6 +159,10 @@ u64 Pool::match(const Key* keys, u64 n, u32 shape, BlockRef* refs) {
   const Shared guard(in_use_);
   require_member();
   self_->beat();
+  if (is_bypassed()) {
+    count(bypassed_lookups, n);
+    return 0;
+  }
   u64 matched = 0;
   for (u64 i = 0; i < std::min(n, kPrefetchAhead); ++i) index_->prefetch(keys[i]);
   for (; matched < n; ++matched) {
@@ -200,16 +204,17 @@ void Pool::store(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name
   const Shared guard(in_use_);
   require_member();
   self_->beat();
-  std::fill_n(outcomes, n, StoreOutcome::lock_timeout);
-  for (u64 at = 0; at < n; at += kReserveRun) {
+  const bool off = is_bypassed();
+  std::fill_n(outcomes, n, off ? StoreOutcome::bypassed : StoreOutcome::lock_timeout);
+  for (u64 at = 0; at < n && !off; at += kReserveRun) {
     const u64 run = std::min(kReserveRun, n - at);
     // One wait a call is enough: what held the lock that long will hold it longer.
     if (!store_run(keys + at, run, shape, name_space, pages, blocks + at, outcomes + at)) break;
   }
   u64 tally[8] = {};
   for (u64 i = 0; i < n; ++i) ++tally[static_cast<u8>(outcomes[i])];
-  for (u32 outcome = 0; outcome < 7; ++outcome)
-    if (tally[outcome]) count(stores + outcome, tally[outcome]);
+  for (u8 outcome = 0; outcome < 8; ++outcome)
+    if (tally[outcome]) count(counter_of(static_cast<StoreOutcome>(outcome)), tally[outcome]);
 }
 
 bool Pool::store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
@@ -257,7 +262,7 @@ StoreOutcome Pool::commit(const BlockRef& ref, u64 checksum) {
   const Shared guard(in_use_);
   require_member();
   const StoreOutcome outcome = publish(ref, checksum);
-  count(stores + static_cast<u32>(outcome), 1);
+  count(counter_of(outcome), 1);
   return outcome;
 }
 
@@ -272,12 +277,12 @@ StoreOutcome Pool::publish(const BlockRef& ref, u64 checksum) {
 Space::Reservation Pool::reserve(const Key& key, u32 shape, u32 length, std::span<const u8, 32> name_space) {
   const Shared guard(in_use_);
   require_member();
-  Space::Reservation made{StoreOutcome::too_large, {}};
-  if (length <= extent_bytes()) {
+  Space::Reservation made{is_bypassed() ? StoreOutcome::bypassed : StoreOutcome::too_large, {}};
+  if (!is_bypassed() && length <= extent_bytes()) {
     const auto held = lock(lock_wait_);
     made = held ? space_->reserve(key, shape, length, space_->name_space(name_space, "")) : Space::Reservation{StoreOutcome::lock_timeout, {}};
   }
-  if (made.outcome != StoreOutcome::stored) count(stores + static_cast<u32>(made.outcome), 1);
+  if (made.outcome != StoreOutcome::stored) count(counter_of(made.outcome), 1);
   return made;
 }
 

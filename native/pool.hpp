@@ -14,6 +14,7 @@ namespace kvext {
 
 struct PoolStat {
   u64 region_bytes, extent_bytes, num_extents, num_free, num_committed, num_reserved, num_quarantined, num_pinned, committed_bytes;
+  bool bypassed;
   std::vector<u64> counters;
   struct Attached {
     u32 index, pid;
@@ -60,6 +61,10 @@ class Pool {
   // Drops all unpinned records, or those of one namespace; returns {dropped, kept}.
   std::pair<u64, u64> clear(const u8* name_space);
   u64 reap();
+  // While a pool is bypassed, engines find nothing in it and store nothing; loads of what they pinned go on.
+  // Any handle may set it, and all obey at once.
+  void set_bypass(bool on);
+  bool bypassed() const;
 
   void close();
   // In a forked child: forget everything without touching the parent's locks.
@@ -86,6 +91,7 @@ class Pool {
   StoreOutcome write(const BlockRef& ref, const Key& key, u32 shape, const Pages& pages, u64 block);
   LoadOutcome read(const BlockRef& ref, const Pages& pages, u64 block, bool verify);
   void quarantine(const BlockRef& ref);
+  bool is_bypassed() const { return load_relaxed(region_->super().bypass) != 0; }
   void require_open() const;
   void require_tables() const;
   void require_member() const;

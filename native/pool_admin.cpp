@@ -40,6 +40,7 @@ PoolStat Pool::stat() {
   PoolStat out{};
   const Superblock& super = region_->super();
   out.region_bytes = super.region_bytes;
+  out.bypassed = is_bypassed();
   for (u32 c = 0; c < kNumCounters; ++c) out.counters.push_back(load_relaxed(super.counters[c]));
   if (!space_) return out;
   const Geometry& g = region_->geometry();
@@ -122,6 +123,17 @@ u64 Pool::reap() {
   require_member();
   const Held held = lock_or_throw();
   return space_->reap();
+}
+
+void Pool::set_bypass(bool on) {
+  const Shared guard(in_use_);
+  require_open();
+  store_relaxed(region_->super().bypass, u64{on});
+}
+
+bool Pool::bypassed() const {
+  const Shared guard(in_use_);
+  return region_ && is_bypassed();
 }
 
 void Pool::close() {

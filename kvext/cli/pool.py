@@ -1,4 +1,4 @@
-"""`kvext pool`: make a pool, look at it, empty it, remove it.
+"""`kvext pool`: make a pool, look at it, switch it off, empty it, remove it.
 
 Every command attaches as an observer: it takes no place in the process table and leaves the
 geometry to the first engine.
@@ -61,7 +61,7 @@ def _path(folder: str, name: str) -> Path:
     "kvext pool stat",
 )
 def pool() -> None:
-    """Make, inspect, empty and remove pools of KV blocks.
+    """Make, inspect, switch off, empty and remove pools of KV blocks.
 
     NAME is "default" unless you say otherwise; engines find a pool by the same name and folder.
     """
@@ -215,6 +215,31 @@ def _namespace(uses: list[NamespaceUse], prefix: str | None) -> bytes | None:
         known = "more digits are needed" if matching else "no namespace of the pool begins so"
         raise InvalidOption("--namespace", prefix, f"{known}; see `kvext pool stat`")
     return bytes.fromhex(matching.pop())
+
+
+@pool.command()
+@click.argument("switch", type=click.Choice(["on", "off"]))
+@_named
+@json_option
+@answering
+@example(
+    "kvext pool bypass on",
+    "kvext pool bypass off tests --folder /tmp --json",
+)
+def bypass(switch: str, name: str, folder: str, *, as_json: bool) -> None:
+    """Switch pool NAME off, or on again, under running engines.
+
+    While the bypass is on, every engine computes as if it had no pool, from its next request on.
+    The pool keeps its blocks, and they are found again once it is off.
+    """
+    with Pool.attach(_path(folder, name)) as attached:
+        attached.set_bypass(switch == "on")
+    if as_json:
+        echo_json({"name": name, "bypassed": switch == "on"})
+    elif switch == "on":
+        click.echo(f"pool {name!r} is bypassed: engines neither load from it nor store into it")
+    else:
+        click.echo(f"pool {name!r} is in use again")
 
 
 @pool.command()

@@ -70,6 +70,8 @@ def _table(*columns: str, title: str | None = None) -> Table:
 def _occupancy(name: str, figures: PoolStat) -> Table:
     table = Table(box=None, show_header=False, title=f"pool {escape(name)}", title_justify="left")
     table.add_row("region", f"{escape(figures.path)}, {format_bytes(figures.region_bytes)}")
+    if figures.bypassed:
+        table.add_row("bypass", "on: engines neither load nor store; kvext pool bypass off")
     if not figures.num_extents:
         table.add_row("extents", "none yet: the first engine fixes their size")
         return table

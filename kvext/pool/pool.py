@@ -263,6 +263,20 @@ class Pool:
         with self.translated():
             return ClearReport(*self._core.clear(namespace))
 
+    @property
+    def bypassed(self) -> bool:
+        """Whether the pool is switched off for matches and stores; one read of shared memory."""
+        return self._core.bypassed
+
+    def set_bypass(self, on: bool) -> None:  # noqa: FBT001 - "set" and its value
+        """Switch the pool off or on again for every process, at once.
+
+        While it is off, engines find nothing in it and store nothing. Its blocks stay, and what
+        was pinned before can still be loaded.
+        """
+        with self.translated():
+            self._core.set_bypass(on)
+
     def reap(self) -> int:
         """Free what dead processes left; returns the number of their reservations."""
         with self.translated():

@@ -20,7 +20,8 @@ class AttachedProcess:
 class PoolStat:
     """Occupancy and counters at one moment; counters count since the region was created.
 
-    `extent_bytes` is 0 while no engine has decided what a record looks like.
+    `extent_bytes` is 0 while no engine has decided what a record looks like. While `bypassed`,
+    engines neither look anything up in it nor store.
     """
 
     path: str
@@ -34,6 +35,7 @@ class PoolStat:
     num_quarantined: int
     num_pinned: int
     committed_bytes: int
+    bypassed: bool
     counters: dict[str, int]
     processes: tuple[AttachedProcess, ...]
 

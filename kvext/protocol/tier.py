@@ -38,6 +38,11 @@ class Lease(Protocol):
 class Tier(Protocol[PagesT]):
     """A place that holds blocks by key."""
 
+    @property
+    def bypassed(self) -> bool:
+        """Whether it is switched off: nothing is matched and nothing stored."""
+        ...
+
     def match(self, keys: bytes, shape: RecordShape) -> Lease:
         """Pin the longest prefix of `keys` that is stored in this shape.
 

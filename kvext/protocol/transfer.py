@@ -23,6 +23,8 @@ class StoreOutcome(IntEnum):
     """This process was declared dead in between; its write does not count."""
     TOO_LARGE = 6
     """The record does not fit an extent."""
+    BYPASSED = 7
+    """An operator has switched the tier off."""
 
     @property
     def is_rejected(self) -> bool:
@@ -59,3 +61,7 @@ class MissReason(StrEnum):
     """The request has inputs that the chain does not encode."""
     POOL_UNAVAILABLE = "pool_unavailable"
     """No pool is attached."""
+    BYPASSED = "bypassed"
+    """An operator has switched the pool off."""
+    RECOMPUTE_FASTER = "recompute_faster"
+    """Found, but computing it again takes less time than loading it."""

@@ -80,6 +80,11 @@ class ChatClient:
         self._port = port
         self._read_deadline_s = read_deadline_s
 
+    @property
+    def port(self) -> int:
+        """The engine's port."""
+        return self._port
+
     def stream(
         self,
         messages: Sequence[Mapping[str, str]],

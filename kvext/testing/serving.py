@@ -122,6 +122,11 @@ class ServedEngine:
         """The engine's living processes."""
         return self._group.pids() if self._group is not None else []
 
+    @property
+    def port(self) -> int:
+        """Where it serves HTTP; 0 before it was started."""
+        return self._client.port
+
     def start(self) -> None:
         """Start without waiting, for two engines that get ready at the same time."""
         port = _free_port()

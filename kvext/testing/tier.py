@@ -95,6 +95,16 @@ class FakeTier:
         self._capacity = capacity
         self._records: dict[tuple[bytes, int], _Record] = {}
         self._last_generation = 0
+        self._is_bypassed = False
+
+    @property
+    def bypassed(self) -> bool:
+        """Whether it is switched off."""
+        return self._is_bypassed
+
+    def set_bypass(self, on: bool) -> None:  # noqa: FBT001 - as the pool has it
+        """Switch it off or on again."""
+        self._is_bypassed = on
 
     @property
     def num_pins(self) -> int:
@@ -121,7 +131,7 @@ class FakeTier:
         found: list[_Record] = []
         for key in _split(keys):
             record = self._records.get((key, shape.packed))
-            if record is None:
+            if record is None or self._is_bypassed:
                 break
             found.append(record)
         return FakeLease(found)
@@ -135,6 +145,8 @@ class FakeTier:
         block_ids: Sequence[int],
     ) -> bytes:
         """Copy blocks out of the pages; one `StoreOutcome` byte each."""
+        if self._is_bypassed:
+            return bytes([StoreOutcome.BYPASSED]) * len(block_ids)
         return bytes(
             self._store(key, shape, pages.read(block_id))
             for key, block_id in zip(_split(keys), block_ids, strict=True)

@@ -180,6 +180,29 @@ def test_pool_that_cannot_be_read_is_listed_beside_the_others(call: Call, tmp_pa
     assert (good["name"], good["num_attached"]) == ("good", 0)
 
 
+def test_bypass_is_obeyed_by_an_attached_engine_at_once(call: Call, engine: Pool) -> None:
+    _store(engine, _MODEL, "model", 1)
+    key = _MODEL[:31] + b"\0"
+    assert call("bypass", "on").stdout.startswith("pool 'default' is bypassed")
+    assert engine.match(key, _SHAPE).num_blocks == 0
+    assert "engines neither load nor store" in call("stat").stdout
+    assert _document(call("stat", "--json"))["bypassed"] is True
+    assert _document(call("bypass", "off", "--json")) == {"name": "default", "bypassed": False}
+    lease = engine.match(key, _SHAPE)
+    assert lease.num_blocks == 1
+    lease.release()
+    assert "engines neither load nor store" not in call("stat").stdout
+
+
+def test_bypass_of_a_pool_that_no_engine_has_used_yet_awaits_the_first(
+    call: Call, tmp_path: Path
+) -> None:
+    call("create", "--size", "4MiB")
+    assert call("bypass", "on").exit_code == 0
+    with Pool.attach(tmp_path / "kvext-default.pool", extent_bytes=_BLOCK_BYTES) as attached:
+        assert attached.bypassed
+
+
 def test_clear_drops_all_blocks_but_those_in_use(call: Call, engine: Pool) -> None:
     _store(engine, _MODEL, "model", 3)
     lease = engine.match(_MODEL[:31] + b"\0", _SHAPE)
@@ -232,7 +255,7 @@ def test_damaged_pool_can_be_removed(call: Call, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["create", "stat", "ls", "clear", "rm"])
+@pytest.mark.parametrize("command", ["create", "stat", "ls", "clear", "bypass", "rm"])
 def test_help_teaches_by_an_example(command: str) -> None:
     shown = CliRunner().invoke(kvext, ["pool", command, "--help"]).stdout
     assert f"\n    kvext pool {command}" in shown

@@ -22,6 +22,7 @@ NAMESPACE = b"n" * 32
 LOADED = int(LoadOutcome.LOADED)
 STORED = int(StoreOutcome.STORED)
 EXISTS = int(StoreOutcome.EXISTS)
+BYPASSED = int(StoreOutcome.BYPASSED)
 NO_SPACE = int(StoreOutcome.NO_SPACE)
 
 Layers = tuple[npt.NDArray[np.uint8], ...]
@@ -29,6 +30,11 @@ Layers = tuple[npt.NDArray[np.uint8], ...]
 
 class AnyTier(Protocol):
     """A tier whose pages are whatever its fixture makes."""
+
+    @property
+    def bypassed(self) -> bool: ...
+
+    def set_bypass(self, on: bool) -> None: ...  # noqa: FBT001 - as tiers have it
 
     def match(self, keys: bytes, shape: RecordShape) -> Lease: ...
 
@@ -172,6 +178,29 @@ class TierContract:
         once.release()
         assert tier.store(keys_of(99), SHAPE, NAMESPACE, pages, [0]) == bytes([NO_SPACE])
         other.release()
+
+    def test_a_bypassed_tier_finds_nothing_stores_nothing_and_says_so(
+        self, tier: AnyTier, pages: Any
+    ) -> None:
+        tier.store(keys_of(1), SHAPE, NAMESPACE, pages, [0])
+        tier.set_bypass(True)
+        assert tier.bypassed
+        assert tier.match(keys_of(1), SHAPE).num_blocks == 0
+        assert tier.store(keys_of(1, 2), SHAPE, NAMESPACE, pages, [0, 1]) == bytes([BYPASSED] * 2)
+        tier.set_bypass(False)
+        assert not tier.bypassed
+        lease = tier.match(keys_of(1, 2), SHAPE)
+        assert lease.num_blocks == 1
+        lease.release()
+
+    def test_what_was_leased_before_a_bypass_can_still_be_loaded(
+        self, tier: AnyTier, pages: Any
+    ) -> None:
+        tier.store(keys_of(1), SHAPE, NAMESPACE, pages, [0])
+        lease = tier.match(keys_of(1), SHAPE)
+        tier.set_bypass(True)
+        assert tier.load(lease.refs, pages, [3]) == bytes([LOADED])
+        lease.release()
 
     def test_a_batch_of_nothing_is_nothing(self, tier: AnyTier, pages: Any) -> None:
         assert tier.store(b"", SHAPE, NAMESPACE, pages, []) == b""
