@@ -4,7 +4,7 @@ import click
 
 from kvext import __version__
 from kvext.cli.answer import example
-from kvext.cli.pool import pool
+from kvext.cli.doctor import doctor
 from kvext.cli.serve import serve
 
 __all__ = ["kvext", "main"]
@@ -15,13 +15,38 @@ __all__ = ["kvext", "main"]
 @example(
     "kvext serve Qwen/Qwen3-0.6B --pool 8GiB",
     "kvext pool stat",
+    "kvext doctor",
 )
 def kvext() -> None:
     """Share the KV cache of LLM engines in one pool that outlives them."""
 
 
+def _pool() -> click.Command:
+    """`kvext pool`, or what stands for it where the native core does not load."""
+    try:
+        from kvext.cli.pool import pool  # noqa: PLC0415 - `kvext doctor` must run without it
+    except ImportError as error:
+        return _unavailable("pool", str(error))
+    return pool
+
+
+def _unavailable(name: str, reason: str) -> click.Command:
+    def refuse() -> None:
+        message = f"{reason}; run `kvext doctor`"
+        raise click.ClickException(message)
+
+    return click.Command(
+        name,
+        callback=refuse,
+        params=[click.Argument(["arguments"], nargs=-1, expose_value=False)],
+        context_settings={"ignore_unknown_options": True},
+        help="Not available: the native core does not load; see `kvext doctor`.",
+    )
+
+
 kvext.add_command(serve)
-kvext.add_command(pool)
+kvext.add_command(_pool())
+kvext.add_command(doctor)
 
 
 def main() -> None:
