@@ -75,6 +75,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: Annotated[
         bool, _option("Whether this engine stores what it computes, or only reads.")
     ] = True
+    always_load: Annotated[
+        bool,
+        _option(
+            "Whether to load what the pool has even where computing it again is measured to be "
+            "faster."
+        ),
+    ] = False
     lease_s: Annotated[
         _Deadline, _option("Seconds that blocks found for a request stay pinned at most.")
     ] = 30.0

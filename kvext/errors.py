@@ -303,7 +303,7 @@ class IdentityUnknown(IdentityError):
 
     _says = (
         "the identity of {self.subject} is unknown: {self.reason}; "
-        "the engine serves uncached until the files are complete and stay unchanged"
+        "the engine serves it uncached; restart it when the files are complete and at rest"
     )
 
 

@@ -23,6 +23,7 @@ def contain_failed_load(
     loader_id: str,
     load: InFlightLoad,
     num_usable: int,
+    block_tokens: int,
 ) -> None:
     """Keep what a failed load left, and what was computed on it, out of every cache.
 
@@ -32,19 +33,24 @@ def contain_failed_load(
         loader_id: Whose load failed; it may have ended since.
         load: The load as it was planned.
         num_usable: Its leading blocks that are good.
+        block_tokens: Tokens a block.
     """
     start = load.first_block + num_usable
     doubtful = set(load.block_table[start:])
     if loader_id in requests:
         doubtful.update(engine.block_ids(loader_id)[start:])
+    tainted = set(doubtful)
     for request_id, state in requests.items():
-        for index, block_id in enumerate(engine.block_ids(request_id)):
-            if block_id in doubtful:
-                state.doubt_from = (
-                    index if state.doubt_from is None else min(index, state.doubt_from)
-                )
-                break
-    engine.forget(doubtful)
+        block_ids = engine.block_ids(request_id)
+        index = next((i for i, block_id in enumerate(block_ids) if block_id in doubtful), None)
+        if index is None:
+            continue
+        state.doubt_from = index if state.doubt_from is None else min(index, state.doubt_from)
+        tainted.update(block_ids[index:])
+        # The engine sends only one holder back. The one it chose may be aborted, or recompute
+        # in pieces, and the others would go on upon garbage.
+        engine.rewind(request_id, index * block_tokens)
+    engine.forget(tainted)
 
 
 def settle_doubt(state: RequestState, request: ScheduledRequest, block_tokens: int) -> None:

@@ -7,6 +7,7 @@ from kvext.connector.namespaces import NamespaceBook
 from kvext.connector.plan import loadable_blocks
 from kvext.connector.request import PendingMatch, RequestState
 from kvext.connector.rules import NO_MATCH, Match, Matcher, PlanRules
+from kvext.connector.tradeoff import Choice, LoadOrRecompute
 from kvext.errors import IdentityError
 from kvext.protocol.transfer import MissReason
 
@@ -16,13 +17,14 @@ __all__ = ["Lookup"]
 class Lookup:
     """Resolves a request's namespace and finds its blocks."""
 
-    __slots__ = ("_clock", "_matcher", "_namespaces", "_rules")
+    __slots__ = ("_clock", "_matcher", "_namespaces", "_rules", "_tradeoff")
 
     def __init__(
         self,
         matcher: Matcher,
         namespaces: NamespaceBook,
         rules: PlanRules,
+        tradeoff: LoadOrRecompute,
         clock: Callable[[], float],
     ) -> None:
         """Take what lookups need.
@@ -31,11 +33,13 @@ class Lookup:
             matcher: The tier.
             namespaces: Resolves a request's subject.
             rules: What does not change.
+            tradeoff: Chooses what to do with a hit.
             clock: Monotonic time in seconds.
         """
         self._matcher = matcher
         self._namespaces = namespaces
         self._rules = rules
+        self._tradeoff = tradeoff
         self._clock = clock
 
     def find(self, state: RequestState, num_computed: int, num_tokens: int) -> Match:
@@ -49,7 +53,10 @@ class Lookup:
         Returns:
             What the engine shall be told.
         """
-        if state.uncached or not state.may_load:
+        if state.uncached or not state.may_load or self._is_bypassed(state):
+            return NO_MATCH
+        if state.subject.adapter is not None and not self._rules.sync_loads:
+            state.counts.reason = "unsupported: loads for adapters with async scheduling"
             return NO_MATCH
         identity = self.identity(state)
         if identity.state is IdentityState.PENDING:
@@ -91,10 +98,22 @@ class Lookup:
         if lease.num_blocks == 0:
             lease.release()
             return NO_MATCH
+        if state.choice is None:
+            state.choice = self._tradeoff.choose(lease.num_blocks)
+        if state.choice is Choice.RECOMPUTE:
+            lease.release()
+            state.counts.reason = MissReason.RECOMPUTE_FASTER
+            return NO_MATCH
         # A worker learns which adapter the engine read only when the engine runs it.
         is_async = self._rules.async_loads and state.subject.adapter is None
         state.match = PendingMatch(lease, blocks.start, is_async)
         return Match(lease.num_blocks * self._rules.shape.block_tokens, is_async)
+
+    def _is_bypassed(self, state: RequestState) -> bool:
+        if self._matcher.bypassed:
+            state.counts.reason = MissReason.BYPASSED
+            return True
+        return False
 
     def _may_wait(self, state: RequestState) -> bool:
         if state.subject.adapter is None:

@@ -6,7 +6,7 @@ from typing import Generic, Protocol
 from kvext.protocol.layout import RecordShape
 from kvext.protocol.tier import PagesT, Tier
 
-__all__ = ["BlockMover", "DirectMover"]
+__all__ = ["AbsentMover", "BlockMover", "DirectMover"]
 
 
 class BlockMover(Protocol):
@@ -24,6 +24,20 @@ class BlockMover(Protocol):
     def load(self, refs: bytes, block_ids: Sequence[int]) -> bytes:
         """Bring leased blocks in; one `LoadOutcome` byte each."""
         ...
+
+
+class AbsentMover:
+    """For a worker without a tier: whatever it was promised fails, so the engine computes it."""
+
+    record_bytes = 0
+
+    def store(self, keys: bytes, namespace: bytes, block_ids: Sequence[int]) -> bytes:  # noqa: ARG002
+        """Store nothing."""
+        return b""
+
+    def load(self, refs: bytes, block_ids: Sequence[int]) -> bytes:  # noqa: ARG002
+        """Load nothing."""
+        return b""
 
 
 class DirectMover(Generic[PagesT]):

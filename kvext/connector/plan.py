@@ -64,6 +64,8 @@ class SaveJob:
         namespace: Digest that the keys were derived from.
         block_ids: Places in the engine's KV memory, one a key.
         guard: The adapter state that the blocks were computed with, if any.
+        save_id: Names the job in its report.
+        first_block: Index of the first block within the request.
     """
 
     request_id: str
@@ -71,6 +73,8 @@ class SaveJob:
     namespace: bytes
     block_ids: tuple[int, ...]
     guard: AdapterGuard | None = None
+    save_id: int = 0
+    first_block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +86,16 @@ class StepPlan:
         saves: Blocks to offer afterwards.
         failures_seen: Failed loads that the scheduler knew of when it made the plan. A worker
             that has seen more saves nothing: blocks may have been computed on garbage.
+        step: Number that the worker repeats in its report, so that the step can be timed; or 0.
+        weights_epoch: How often the engine's weights have changed. A load that began before the
+            last change fails.
     """
 
     loads: tuple[LoadJob, ...] = ()
     saves: tuple[SaveJob, ...] = ()
     failures_seen: int = 0
+    step: int = 0
+    weights_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

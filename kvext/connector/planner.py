@@ -9,23 +9,20 @@ accepted is in the plan, even if only to fail there. After a failed load, nothin
 until the plan is made by someone who knows of it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from kvext.connector.doubt import contain_failed_load, settle_doubt
-from kvext.connector.identity import IdentityState
+from kvext.connector.doubt import contain_failed_load
+from kvext.connector.foreign import ForeignBlocks
 from kvext.connector.ledger import InFlightLoad, LoadLedger
 from kvext.connector.lookup import Lookup
 from kvext.connector.namespaces import NamespaceBook, Subject
-from kvext.connector.plan import (
-    LoadJob,
-    SaveJob,
-    ScheduledRequest,
-    saveable_blocks,
-)
+from kvext.connector.offers import Offers
+from kvext.connector.plan import LoadJob, SaveJob, ScheduledRequest
 from kvext.connector.report import LoadReport, WorkerReport
 from kvext.connector.request import BlockKeys, PendingMatch, RequestState
 from kvext.connector.rules import NO_MATCH, EngineBlocks, Match, Matcher, PlanRules
+from kvext.connector.tradeoff import LoadOrRecompute
 from kvext.protocol.key import ExtendChain
 from kvext.protocol.tier import REF_BYTES
 
@@ -33,7 +30,13 @@ __all__ = ["Planner"]
 
 
 class Planner:
-    """Knows every live request and makes the plan of each step."""
+    """Knows every live request and makes the plan of each step.
+
+    Attributes:
+        failures_seen: Failed loads that the worker has told of, for `StepPlan`.
+        weights_epoch: How often the engine's weights have changed, for `StepPlan`.
+        foreign: Finds KV that others brought in; to be settled before `plan_saves`.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,8 @@ class Planner:
             extend: `extend_chain`, native or not.
             block_keys: `block_keys`, native or not.
         """
-        self._lookup = Lookup(matcher, namespaces, rules, clock)
+        self.tradeoff = LoadOrRecompute(rules, clock)
+        self._lookup = Lookup(matcher, namespaces, rules, self.tradeoff, clock)
         self._engine = engine
         self._rules = rules
         self._clock = clock
@@ -68,12 +72,15 @@ class Planner:
         self._ledger = LoadLedger(clock)
         self._block_tokens = rules.shape.block_tokens
         self._last_load_id = 0
-        self._failures_seen = 0
+        self.failures_seen = 0
+        self.weights_epoch = 0
+        self.foreign = ForeignBlocks(engine, self._block_tokens)
+        self._offers = Offers(engine, self._lookup, self.foreign, self._block_tokens)
 
     @property
-    def failures_seen(self) -> int:
-        """Failed loads that the worker has told of, for `StepPlan`."""
-        return self._failures_seen
+    def due_tokens(self) -> Mapping[str, int]:
+        """By request, the computed tokens from which on `plan_saves` wants to see it."""
+        return self._offers.due_tokens
 
     @property
     def num_leases(self) -> int:
@@ -104,6 +111,7 @@ class Planner:
         if uncached:
             state.refuse(uncached)
         self._requests[request_id] = state
+        self._offers.look_at(request_id)
 
     def match(self, request_id: str, num_computed: int, num_tokens: int) -> Match:
         """Look up what the tier has for a request and pin it until the pass ends.
@@ -120,7 +128,7 @@ class Planner:
         if state is None:
             return NO_MATCH
         state.release_match()
-        state.local_tokens = num_computed
+        state.local_tokens = state.expected_tokens = num_computed
         match = self._lookup.find(state, num_computed, num_tokens)
         if match.num_tokens:
             self._matched[request_id] = state
@@ -141,6 +149,10 @@ class Planner:
         if not state.is_admitted:
             state.is_admitted = True
             state.counts.local_tokens = state.local_tokens
+        # After an asynchronous load the engine allocates again, without asking and for nothing new.
+        state.expected_tokens = max(state.expected_tokens, state.local_tokens + num_external)
+        self.foreign.admit(request_id, state, block_ids)
+        self._offers.look_at(request_id)
         match = state.take_match()
         if match is None:
             return
@@ -158,27 +170,32 @@ class Planner:
         """Choose the full, final blocks that have not been offered yet.
 
         Args:
-            scheduled: The requests of this step; others compute nothing.
+            scheduled: The requests of this step that are due.
 
         Returns:
             What the worker shall offer after the forward pass.
         """
         if not self._rules.store:
             return ()
-        jobs: list[SaveJob] = []
-        for request in scheduled:
-            state = self._requests.get(request.request_id)
-            if state is None or state.uncached:
-                continue
-            settle_doubt(state, request, self._block_tokens)
-            stop = saveable_blocks(request, self._block_tokens)
-            if state.save_limit is not None:
-                stop = min(stop, state.save_limit)
-            if stop > state.next_save:
-                job = self._save(request.request_id, state, range(state.next_save, stop))
-                if job is not None:
-                    jobs.append(job)
-        return tuple(jobs)
+        return self._offers.plan(self._requests, scheduled)
+
+    def distrust_memory(self) -> None:
+        """Save nothing of what the engine holds now, nor what is computed on it."""
+        self.foreign.distrust_all(self._requests)
+        self._offers.look_at(*self._requests)
+
+    def change_weights(self, reason: str) -> None:
+        """The engine's weights are about to change: nothing computed so far is anybody's.
+
+        Args:
+            reason: For the responses of the live requests.
+        """
+        self.end_pass()
+        self.weights_epoch += 1
+        for state in self._requests.values():
+            state.refuse(reason)
+        self.distrust_memory()
+        self._engine.forget(set(range(self._engine.num_blocks)))
 
     def end_pass(self) -> None:
         """Give back what was found but not taken in this pass, and loads past their deadline."""
@@ -193,17 +210,21 @@ class Planner:
         Args:
             report: The worker's.
         """
+        self.tradeoff.learn(report)
         for store in report.stores:
             state = self._requests.get(store.request_id)
             if state is not None:
                 state.counts.add_store(store)
         for load in report.loads:
             self._learn_load(load)
-        if report.num_failures != self._failures_seen:
-            self._failures_seen = report.num_failures
+        if any(load.failures for load in report.loads):
+            self._offers.look_at(*self._requests)
+        if report.num_failures != self.failures_seen:
+            self.failures_seen = report.num_failures
             # The worker has refused to save since; offering a block twice is harmless.
             for state in self._requests.values():
                 state.next_save = 0
+            self._offers.look_at(*self._requests)
 
     def finish(
         self, request_id: str, block_ids: Sequence[int], *, is_complete: bool
@@ -225,7 +246,8 @@ class Planner:
         for load_id, load in self._ledger.of_request(request_id):
             load.block_table = tuple(block_ids) or load.block_table
             if is_complete and not load.is_async:
-                state.counts.add_load(self._presumed(load_id, load), self._block_tokens)
+                presumed = load.presumed(load_id, self._rules.record_bytes)
+                state.counts.add_load(presumed, self._block_tokens)
         return state.counts.as_dict()
 
     def close(self) -> None:
@@ -236,14 +258,12 @@ class Planner:
 
     def _drop(self, request_id: str) -> RequestState | None:
         self._matched.pop(request_id, None)
+        self.foreign.part(request_id)
+        self._offers.due_tokens.pop(request_id, None)
         state = self._requests.pop(request_id, None)
         if state is not None:
             state.release_match()
         return state
-
-    def _presumed(self, load_id: int, load: InFlightLoad) -> LoadReport:
-        num_bytes = load.num_blocks * self._rules.record_bytes
-        return LoadReport(load_id, load.request_id, load.num_blocks, load.num_blocks, num_bytes, 0)
 
     def _promise(
         self,
@@ -269,24 +289,6 @@ class Planner:
         refs = bytes(match.lease.refs[: num_blocks * REF_BYTES])
         self._loads[-1] = replace(job, refs=refs)
 
-    def _save(self, request_id: str, state: RequestState, blocks: range) -> SaveJob | None:
-        identity = self._lookup.identity(state)
-        if identity.state is not IdentityState.KNOWN or state.resolution is None:
-            return None
-        block_ids = self._engine.block_ids(request_id)
-        keys = self._lookup.keys(state, blocks, identity.digest)
-        if not keys or len(block_ids) < blocks.stop:
-            return None
-        state.next_save = blocks.stop
-        state.counts.unreported_stores += len(blocks)
-        return SaveJob(
-            request_id,
-            keys,
-            identity.digest,
-            tuple(block_ids[blocks.start : blocks.stop]),
-            state.resolution.guard,
-        )
-
     def _learn_load(self, report: LoadReport) -> None:
         load = self._ledger.close(report.load_id)
         state = self._requests.get(report.request_id)
@@ -295,5 +297,10 @@ class Planner:
             state.may_load = state.may_load and not report.failures
         if report.failures and load is not None and not load.is_async:
             contain_failed_load(
-                self._requests, self._engine, report.request_id, load, report.num_usable
+                self._requests,
+                self._engine,
+                report.request_id,
+                load,
+                report.num_usable,
+                self._block_tokens,
             )

@@ -3,7 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["LoadReport", "StoreReport", "WorkerReport"]
+from kvext.protocol.digest import WeightsSnapshot
+
+__all__ = ["AdapterRead", "LoadReport", "StoreReport", "WorkerReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterRead:
+    """The engine has read an adapter into its memory.
+
+    Attributes:
+        adapter_id: The engine's number for it.
+        snapshot: The state of its files, None if they changed meanwhile.
+    """
+
+    adapter_id: int
+    snapshot: WeightsSnapshot | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +33,7 @@ class LoadReport:
         loaded_bytes: Bytes copied for the loaded blocks.
         seconds: Time the copy took.
         failures: Blocks that failed, by reason.
+        is_async: Whether it ran beside the steps, not within one.
     """
 
     load_id: int
@@ -27,6 +43,7 @@ class LoadReport:
     loaded_bytes: int
     seconds: float
     failures: Mapping[str, int] = field(default_factory=dict)
+    is_async: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,8 @@ class StoreReport:
         stored_bytes: Bytes copied for the new blocks.
         seconds: Time it took.
         rejections: Blocks that the tier has not, by reason.
+        save_id: The job's.
+        outcomes: One `StoreOutcome` byte a block; empty if the job was refused as a whole.
     """
 
     request_id: str
@@ -50,6 +69,8 @@ class StoreReport:
     stored_bytes: int
     seconds: float
     rejections: Mapping[str, int] = field(default_factory=dict)
+    save_id: int = 0
+    outcomes: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +81,15 @@ class WorkerReport:
         loads: Finished loads.
         stores: Finished stores.
         num_failures: Loads that failed within a step, since the worker began.
+        step: The plan's `StepPlan.step`; 0 if it had none.
+        adapters: Adapters that the engine has read, in that order.
     """
 
     loads: tuple[LoadReport, ...]
     stores: tuple[StoreReport, ...]
     num_failures: int
+    step: int = 0
+    adapters: tuple[AdapterRead, ...] = ()
 
     def merged(self, other: "WorkerReport") -> "WorkerReport":
         """This report and then `other`, as one."""
@@ -72,4 +97,6 @@ class WorkerReport:
             self.loads + other.loads,
             self.stores + other.stores,
             max(self.num_failures, other.num_failures),
+            max(self.step, other.step),
+            self.adapters + other.adapters,
         )

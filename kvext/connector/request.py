@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from kvext.connector.counts import RequestCounts
 from kvext.connector.namespaces import Resolution, Subject
-from kvext.protocol.key import KEY_BYTES, ExtendChain, TokenChain
+from kvext.connector.tradeoff import Choice
+from kvext.protocol.key import CHAIN_ROOT, CHAIN_TOKENS, KEY_BYTES, ExtendChain
 from kvext.protocol.tier import Lease
 
 __all__ = ["BlockKeys", "PendingMatch", "RequestState"]
@@ -37,10 +38,12 @@ class RequestState:
         subject: Decides the namespace.
         resolution: The namespace once it is known, else None.
         uncached: Why the request has nothing to do with the cache; empty when it has.
+        choice: What was decided about its hit, or None before it had one.
         may_load: False if nothing may be loaded, or after a load failed: a block that fails
             every time must not be tried for ever.
         match: What was found in the current scheduling pass, if anything.
         local_tokens: The engine's own hit at the last match.
+        expected_tokens: That and what we load, at the last admission.
         is_admitted: Whether the engine has given it blocks before.
         wait_until_s: When waiting for an adapter's digest ends; None before it begins.
         next_save: First block that has not been offered for saving.
@@ -51,10 +54,13 @@ class RequestState:
 
     __slots__ = (
         "_block_keys",
-        "_chain",
+        "_extend",
         "_keys",
+        "_last_link",
+        "choice",
         "counts",
         "doubt_from",
+        "expected_tokens",
         "is_admitted",
         "local_tokens",
         "match",
@@ -80,16 +86,19 @@ class RequestState:
         self.subject = subject
         self.resolution: Resolution | None = None
         self.uncached = ""
+        self.choice: Choice | None = None
         self.may_load = True
         self.match: PendingMatch | None = None
         self.local_tokens = 0
+        self.expected_tokens = 0
         self.is_admitted = False
         self.wait_until_s: float | None = None
         self.next_save = 0
         self.doubt_from: int | None = None
         self.save_limit: int | None = None
         self.counts = RequestCounts()
-        self._chain = TokenChain(extend)
+        self._extend = extend
+        self._last_link = CHAIN_ROOT
         self._block_keys = block_keys
         self._keys = bytearray()
 
@@ -106,9 +115,11 @@ class RequestState:
         """
         have, need = len(self._keys) // KEY_BYTES, blocks.stop
         if need > have:
-            self._chain.advance(self.tokens, need * block_tokens)
-            links = self._chain.links(have * block_tokens, need * block_tokens)
-            self._keys += self._block_keys(namespace, links, block_tokens // 16)
+            links = self._extend(
+                self._last_link, self.tokens, have * block_tokens, need * block_tokens
+            )
+            self._keys += self._block_keys(namespace, links, block_tokens // CHAIN_TOKENS)
+            self._last_link = links[-KEY_BYTES:]
         return bytes(self._keys[blocks.start * KEY_BYTES : need * KEY_BYTES])
 
     def refuse(self, reason: str) -> None:

@@ -13,6 +13,11 @@ __all__ = ["NO_MATCH", "EngineBlocks", "Match", "Matcher", "PlanRules"]
 class Matcher(Protocol):
     """The part of a tier that a scheduler needs."""
 
+    @property
+    def bypassed(self) -> bool:
+        """Whether it is switched off: nothing is matched and nothing stored."""
+        ...
+
     def match(self, keys: bytes, shape: RecordShape) -> Lease:
         """Pin the longest prefix of `keys` that is stored in this shape."""
         ...
@@ -21,12 +26,25 @@ class Matcher(Protocol):
 class EngineBlocks(Protocol):
     """The engine's own bookkeeping of KV memory."""
 
+    @property
+    def num_blocks(self) -> int:
+        """Blocks in all; their ids are below this."""
+        ...
+
     def block_ids(self, request_id: str) -> Sequence[int]:
         """The blocks that a live request has now, in order; empty if it has none."""
         ...
 
+    def block_ids_of(self, request_id: str, blocks: range) -> Sequence[int]:
+        """Some of them, by index within the request, at a cost that only these determine."""
+        ...
+
     def forget(self, block_ids: set[int]) -> None:
         """Take blocks out of the engine's own prefix cache: their bytes are in doubt."""
+        ...
+
+    def rewind(self, request_id: str, num_tokens: int) -> None:
+        """Have a live request compute everything behind its first `num_tokens` again."""
         ...
 
 
@@ -38,7 +56,10 @@ class PlanRules:
         shape: Which records this engine reads and writes.
         record_bytes: Bytes of one block.
         async_loads: Whether other requests compute while blocks come in.
+        sync_loads: Whether blocks may come in within a step; not if the engine plans a step before
+            it has heard of the last one.
         store: Whether anything is saved.
+        always_load: Load what is found even where computing it is expected to be faster.
         lease_s: How long a load may take.
         adapter_wait_s: How long a request may wait for its adapter's digest.
     """
@@ -46,7 +67,9 @@ class PlanRules:
     shape: RecordShape
     record_bytes: int
     async_loads: bool = False
+    sync_loads: bool = True
     store: bool = True
+    always_load: bool = False
     lease_s: float = 30.0
     adapter_wait_s: float = 20.0
 

@@ -8,17 +8,33 @@ nothing is saved until a plan comes from a scheduler that knows of the failure.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 
 from kvext.connector.edge import Edge
 from kvext.connector.mover import BlockMover
 from kvext.connector.plan import AdapterGuard, LoadJob, SaveJob, StepPlan
-from kvext.connector.report import LoadReport, StoreReport, WorkerReport
+from kvext.connector.report import AdapterRead, LoadReport, StoreReport, WorkerReport
 from kvext.protocol.tier import REF_BYTES
 from kvext.protocol.transfer import LoadOutcome, StoreOutcome
 
 __all__ = ["Transfers"]
 
 _LOADED = int(LoadOutcome.LOADED)
+
+
+@dataclass(frozen=True, slots=True)
+class _AsyncLoad:
+    """A load that runs beside the steps.
+
+    Attributes:
+        job: What is loaded.
+        future: Its report and the blocks that failed.
+        weights_epoch: The engine's weights when it began.
+    """
+
+    job: LoadJob
+    future: Future[tuple[LoadReport, set[int]]]
+    weights_epoch: int
 
 
 class Transfers:
@@ -46,17 +62,21 @@ class Transfers:
         self._holds = holds
         self._clock = clock
         self._executor = executor
-        self._futures: dict[str, Future[tuple[LoadReport, set[int]]]] = {}
+        self._futures: dict[str, _AsyncLoad] = {}
         self._failed_blocks: set[int] = set()
         self._loads: list[LoadReport] = []
         self._stores: list[StoreReport] = []
         self._num_failures = 0
+        self._step = 0
+        self._weights_epoch = 0
 
     def start(self, plan: StepPlan) -> None:
         """Do the plan's synchronous loads and begin the asynchronous ones."""
+        self._weights_epoch = plan.weights_epoch
         for job in plan.loads:
             if job.is_async:
-                self._futures[job.request_id] = self._executor.submit(self._load, job)
+                future = self._executor.submit(self._load, job)
+                self._futures[job.request_id] = _AsyncLoad(job, future, plan.weights_epoch)
                 continue
             report, failed = self._load(job)
             self._loads.append(report)
@@ -66,6 +86,7 @@ class Transfers:
 
     def save(self, plan: StepPlan) -> None:
         """Offer the plan's blocks, if nothing they were computed on has failed."""
+        self._step = plan.step
         if not plan.saves:
             return
         if plan.failures_seen != self._num_failures:
@@ -75,9 +96,12 @@ class Transfers:
 
     def finished(self) -> set[str]:
         """Requests whose asynchronous load has ended, well or not; each is told once."""
-        done = {request_id for request_id, future in self._futures.items() if future.done()}
+        done = {request_id for request_id, load in self._futures.items() if load.future.done()}
         for request_id in done:
-            report, failed = self._futures.pop(request_id).result()
+            load = self._futures.pop(request_id)
+            report, failed = load.future.result()
+            if load.weights_epoch != self._weights_epoch:
+                report, failed = self._lost(load.job, "weights_changed", self._clock())
             self._loads.append(report)
             self._failed_blocks |= failed
         return done
@@ -87,12 +111,18 @@ class Transfers:
         failed, self._failed_blocks = self._failed_blocks, set()
         return failed
 
-    def take_report(self) -> WorkerReport | None:
-        """What happened since the last report, or None if nothing did."""
-        if not self._loads and not self._stores:
+    def take_report(self, adapters: tuple[AdapterRead, ...] = ()) -> WorkerReport | None:
+        """What happened since the last report, or None if nothing did.
+
+        Args:
+            adapters: Adapters that the engine has read since.
+        """
+        if not self._loads and not self._stores and not self._step and not adapters:
             return None
-        report = WorkerReport(tuple(self._loads), tuple(self._stores), self._num_failures)
-        self._loads, self._stores = [], []
+        report = WorkerReport(
+            tuple(self._loads), tuple(self._stores), self._num_failures, self._step, adapters
+        )
+        self._loads, self._stores, self._step = [], [], 0
         return report
 
     def _load(self, job: LoadJob) -> tuple[LoadReport, set[int]]:
@@ -135,6 +165,7 @@ class Transfers:
             num_loaded * self._mover.record_bytes,
             self._clock() - begun_s,
             failures,
+            job.is_async,
         )
 
     def _store(self, job: SaveJob) -> StoreReport:
@@ -159,9 +190,11 @@ class Transfers:
             num_stored * self._mover.record_bytes,
             self._clock() - begun_s,
             {StoreOutcome(outcome).name.lower(): count for outcome, count in tally.items()},
+            job.save_id,
+            bytes(outcomes),
         )
 
 
 def _rejected(job: SaveJob, reason: str) -> StoreReport:
     num_blocks = len(job.block_ids)
-    return StoreReport(job.request_id, num_blocks, 0, 0, 0, 0.0, {reason: num_blocks})
+    return StoreReport(job.request_id, num_blocks, 0, 0, 0, 0.0, {reason: num_blocks}, job.save_id)

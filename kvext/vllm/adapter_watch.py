@@ -5,64 +5,59 @@ stands for. So the one method that reads adapters is wrapped: the state of the f
 after is remembered by the adapter's number. Without it adapters would have to go uncached.
 """
 
-import logging
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from kvext.connector.plan import AdapterGuard
+from kvext.connector.report import AdapterRead
 from kvext.errors import IdentityUnknown
 from kvext.protocol.digest import WeightsSnapshot
 from kvext.vllm.identity import adapter_snapshot
+from kvext.vllm.wrap import Wrap
 
 __all__ = ["AdapterWatch"]
-
-_logger = logging.getLogger(__name__)
 
 
 class AdapterWatch:
     """Remembers the state of each adapter's files at the time the engine read them."""
 
-    __slots__ = ("_original", "_owner", "_seen")
+    __slots__ = ("_news", "_seen", "_wrap")
 
     def __init__(self) -> None:
         """Watch nothing yet."""
+        from vllm.lora.worker_manager import WorkerLoRAManager  # noqa: PLC0415 - only with LoRA
+
+        self._wrap = Wrap(WorkerLoRAManager, "_load_adapter", ("self", "lora_request"))
         self._seen: dict[int, WeightsSnapshot | None] = {}
-        self._owner: Any = None
-        self._original: Callable[..., Any] | None = None
+        self._news: list[AdapterRead] = []
 
     def open(self) -> None:
         """Begin to watch this process's engine."""
-        from vllm.lora.worker_manager import WorkerLoRAManager  # noqa: PLC0415 - only with LoRA
-
-        original = getattr(WorkerLoRAManager, "_load_adapter", None)
-        if original is None:
-            _logger.warning("kvext: this vLLM hides how it reads adapters; they run uncached")
-            return
-
-        @wraps(original)
-        def load_adapter(manager: Any, lora_request: Any) -> Any:
-            before = _state(lora_request.lora_path)
-            adapter = original(manager, lora_request)
-            self._note(lora_request, before)
-            return adapter
-
-        self._owner, self._original = WorkerLoRAManager, original
-        WorkerLoRAManager._load_adapter = load_adapter  # noqa: SLF001 - vLLM has no hook
+        self._wrap.open(self._load_adapter, "adapters run uncached")
 
     def close(self) -> None:
         """Put vLLM's method back."""
-        if self._original is not None:
-            self._owner._load_adapter = self._original  # noqa: SLF001
-            self._original = None
+        self._wrap.close()
 
     def holds(self, guard: AdapterGuard) -> bool:
         """Whether the engine read the adapter in exactly the guarded state."""
         return self._seen.get(guard.adapter_id) == guard.snapshot
 
+    def take_news(self) -> tuple[AdapterRead, ...]:
+        """The adapters that were read since the last call."""
+        news, self._news = tuple(self._news), []
+        return news
+
+    def _load_adapter(self, original: Any, manager: Any, lora_request: Any) -> Any:
+        before = _state(lora_request.lora_path)
+        adapter = original(manager, lora_request)
+        self._note(lora_request, before)
+        return adapter
+
     def _note(self, lora_request: Any, before: WeightsSnapshot | None) -> None:
         unchanged = before is not None and before == _state(lora_request.lora_path)
-        self._seen[lora_request.lora_int_id] = before if unchanged else None
+        state = before if unchanged else None
+        self._seen[lora_request.lora_int_id] = state
+        self._news.append(AdapterRead(lora_request.lora_int_id, state))
 
 
 def _state(path: str) -> WeightsSnapshot | None:

@@ -6,11 +6,12 @@ vLLM makes one in its scheduler process and one in its worker. Every call goes t
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import override
+from vllm.distributed.kv_transfer import get_kv_transfer_group
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
     KVConnectorHandshakeMetadata,
@@ -19,13 +20,14 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorWorkerMetadata,
     SupportsHMA,
 )
-from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from kvext.config import load_config
 from kvext.connector.edge import Edge
 from kvext.connector.plan import StepPlan
 from kvext.connector.report import WorkerReport
 from kvext.connector.rules import NO_MATCH
+from kvext.vllm.company import is_handshake_free, response_name
+from kvext.vllm.compat import host_hit_source, is_tested
 from kvext.vllm.epoch import mark_idle
 from kvext.vllm.messages import KvextHandshake, KvextPlan, KvextReport
 from kvext.vllm.scheduler_side import SchedulerSide
@@ -34,6 +36,7 @@ from kvext.vllm.worker_side import WorkerSide
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
+    from vllm.distributed.kv_events import KVCacheEvent
     from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
         KVConnectorPromMetrics,
         KVConnectorStats,
@@ -54,7 +57,7 @@ _logger = logging.getLogger(__name__)
 class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     """Keeps vLLM's KV in a pool of memory that other engines of the host share."""
 
-    _cache_hit_source = CacheHitSource.HOST
+    _cache_hit_source = host_hit_source()
 
     def __init__(
         self, vllm_config: "VllmConfig", role: KVConnectorRole, kv_cache_config: "KVCacheConfig"
@@ -67,10 +70,13 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
         super().__init__(vllm_config, role, kv_cache_config)
         transfer = self._kv_transfer_config
         config = load_config(transfer.kv_connector_extra_config)
+        self._pool_name = config.pool_name
         self._edge = Edge()
         self._told_faults: Counter[str] = Counter()
         self._stats = KvextStats()
         self._report: WorkerReport | None = None
+        self._handshake: KvextHandshake | None = None
+        self._response_name = "kvext"
         self._side: WorkerSide | SchedulerSide
         if role is KVConnectorRole.WORKER:
             self._side = self._worker = WorkerSide(vllm_config, kv_cache_config, config, self._edge)
@@ -79,6 +85,8 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
             vllm_config, kv_cache_config, config, self._edge
         )
         self._edge.attempt("begin the digest", self._scheduler.open, None)
+        if not is_tested():
+            _logger.info("kvext: not tested with this vLLM, but every hook is as in one that is")
         if transfer.kv_load_failure_policy != "recompute":
             _logger.warning(
                 "kvext: kv_load_failure_policy is %r, so a block that cannot be loaded fails its "
@@ -96,10 +104,11 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     @override
     def register_kv_caches(self, kv_caches: dict[str, torch.Tensor]) -> None:
         self._edge.attempt("attach to the pool", lambda: self._worker.open(kv_caches), None)
+        self._handshake = self._worker.handshake
 
     @override
     def get_handshake_metadata(self) -> KVConnectorHandshakeMetadata | None:
-        return self._worker.handshake
+        return self._worker.handshake if is_handshake_free(self, get_kv_transfer_group()) else None
 
     @override
     def start_load_kv(self, forward_context: "ForwardContext", **kwargs: Any) -> None:
@@ -136,7 +145,10 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
         self._collect()
         report, self._report = self._report, None
-        return None if report is None else KvextReport(report)
+        handshake, self._handshake = self._handshake, None
+        if report is None and handshake is None:
+            return None
+        return KvextReport(report or WorkerReport((), (), 0), handshake)
 
     # Scheduler process
 
@@ -154,6 +166,7 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     def bind_kv_cache_manager(self, kv_cache_manager: "KVCacheManager") -> None:
         super().bind_kv_cache_manager(kv_cache_manager)
         self._scheduler.bind(kv_cache_manager)
+        self._response_name = response_name(kv_cache_manager, self._pool_name)
 
     @override
     def on_new_request(self, request: "Request") -> None:
@@ -190,6 +203,11 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     def update_connector_output(self, connector_output: "KVConnectorOutput") -> None:
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, KvextReport):
+            handshake = meta.handshake
+            if handshake is not None:
+                self._edge.attempt(
+                    "attach to the pool", lambda: self._scheduler.meet_late(handshake), None
+                )
             self._edge.attempt(
                 "learn from the worker", lambda: self._scheduler.learn(meta.report), None
             )
@@ -203,7 +221,12 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
         counts = self._edge.attempt(
             "part from a request", lambda: self._scheduler.finish(request, ids), nothing
         )
-        return False, {"kvext": dict(counts)}
+        return False, {self._response_name: dict(counts)}
+
+    @override
+    def take_events(self) -> "Iterable[KVCacheEvent]":
+        nothing: list[KVCacheEvent] = []
+        return self._edge.attempt("tell of the pool", self._scheduler.take_events, nothing)
 
     @override
     def reset_cache(self) -> bool:
@@ -215,9 +238,10 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     @override
     def get_kv_connector_stats(self) -> "KVConnectorStats | None":
         self._collect()
-        faults = self._edge.failures - self._told_faults
-        self._told_faults += faults
-        self._stats.add_reasons("faults", faults)
+        if self._edge.failures:
+            faults = self._edge.failures - self._told_faults
+            self._told_faults += faults
+            self._stats.add_reasons("faults", faults)
         stats, self._stats = self._stats, KvextStats()
         return None if stats.is_empty() else stats
 

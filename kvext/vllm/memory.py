@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.platforms import current_platform
-from vllm.version import __version__ as vllm_version
+from vllm.v1.kv_cache_interface import FullAttentionSpec
 
 from kvext.protocol.layout import KVLayout
+from kvext.vllm.compat import vllm_release
 from kvext.vllm.support import attention_spec
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def describe_memory(
     if not backend:
         return MemoryRefusal("the attention backend does not tell how it packs KV; use another one")
     memory = EngineMemory(
-        tensors, _layout(tensors, kv_cache_config, backend), tensors[0].shape[0], 0
+        tensors, _layout(tensors, vllm_config, kv_cache_config, backend), tensors[0].shape[0], 0
     )
     return EngineMemory(tensors, memory.layout, memory.num_blocks, sum(memory.piece_bytes))
 
@@ -109,25 +110,35 @@ def _find_problem(tensors: tuple[torch.Tensor, ...], num_blocks: int) -> str:
 
 
 def _layout(
-    tensors: tuple[torch.Tensor, ...], kv_cache_config: "KVCacheConfig", backend: str
+    tensors: tuple[torch.Tensor, ...],
+    vllm_config: "VllmConfig",
+    kv_cache_config: "KVCacheConfig",
+    backend: str,
 ) -> KVLayout:
     spec = attention_spec(kv_cache_config)
     device = tensors[0].device.type
-    release = ".".join(vllm_version.split(".")[:2])
     dims = "x".join(str(size) for size in tensors[0].shape[1:])
     packing = "/".join(
         (
-            f"vllm-{release}",
+            f"vllm-{vllm_release()}",
             device,
             platform.machine(),
             backend,
-            f"quant-{spec.kv_quant_mode.name.lower()}",
+            _quantization(vllm_config, spec),
             f"v{spec.head_size_v}",
             dims,
         )
     )
     dtype = str(spec.dtype).removeprefix("torch.")
     return KVLayout(dtype, len(tensors), spec.num_kv_heads, spec.head_size, packing)
+
+
+def _quantization(vllm_config: "VllmConfig", spec: FullAttentionSpec) -> str:
+    """The spec calls both fp8 formats uint8 and per-tensor; only the option tells them apart."""
+    mode = spec.kv_quant_mode.name.lower()
+    return (
+        "quant-none" if mode == "none" else f"quant-{mode}-{vllm_config.cache_config.cache_dtype}"
+    )
 
 
 def _backend(vllm_config: "VllmConfig", layer_name: str, device: str) -> str:

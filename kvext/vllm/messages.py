@@ -25,15 +25,21 @@ class KvextPlan(KVConnectorMetadata):
 
 @dataclass
 class KvextReport(KVConnectorWorkerMetadata):
-    """Worker to scheduler, after a step in which anything happened."""
+    """Worker to scheduler, after a step in which anything happened.
+
+    Attributes:
+        report: What happened.
+        handshake: Told with the first report, in case another connector's took its place.
+    """
 
     report: WorkerReport
+    handshake: "KvextHandshake | None" = None
 
     @override
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "KvextReport":
         if not isinstance(other, KvextReport):
             return self
-        return KvextReport(self.report.merged(other.report))
+        return KvextReport(self.report.merged(other.report), self.handshake or other.handshake)
 
 
 @dataclass

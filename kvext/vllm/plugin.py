@@ -14,9 +14,7 @@ def register() -> None:
     from kvext.vllm.epoch import mark_idle  # noqa: PLC0415 - lazy on purpose
 
     try:
-        KVConnectorFactory.register_connector(
-            CONNECTOR_NAME, "kvext.vllm.connector", "KvextConnector"
-        )
+        KVConnectorFactory.register_connector(CONNECTOR_NAME, "kvext.vllm.entry", CONNECTOR_NAME)
     except ValueError:  # registered before: vLLM calls plug-ins more than once
         return
     mark_idle()

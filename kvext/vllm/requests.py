@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "VllmBlocks",
+    "due_requests",
     "ended_by_itself",
     "extend_request_chain",
-    "scheduled_requests",
     "subject_of",
     "uncached_reason",
 ]
@@ -36,20 +36,37 @@ _COMPLETE = frozenset(
 class VllmBlocks:
     """vLLM's block tables and prefix cache, for an engine with one KV group."""
 
-    __slots__ = ("_manager",)
+    __slots__ = ("_manager", "_requests")
 
-    def __init__(self, manager: "KVCacheManager") -> None:
-        """Look through vLLM's own manager."""
+    def __init__(self, manager: "KVCacheManager", requests: Mapping[str, "Request"]) -> None:
+        """Look through vLLM's own manager at the requests that live."""
         self._manager = manager
+        self._requests = requests
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks in all."""
+        return int(self._manager.block_pool.num_gpu_blocks)
 
     def block_ids(self, request_id: str) -> Sequence[int]:
         """The blocks that a request has now."""
         block_ids: list[int] = self._manager.get_block_ids(request_id)[0]
         return block_ids
 
+    def block_ids_of(self, request_id: str, blocks: range) -> Sequence[int]:
+        """Some of them; `block_ids` would build a list of all, thousands for long contexts."""
+        held = self._manager.get_blocks(request_id).blocks[0]
+        return [block.block_id for block in held[blocks.start : blocks.stop]]
+
     def forget(self, block_ids: set[int]) -> None:
         """Take blocks out of vLLM's prefix cache; requests that hold them keep them."""
         self._manager.evict_blocks(block_ids)
+
+    def rewind(self, request_id: str, num_tokens: int) -> None:
+        """Lower what vLLM takes for computed; it has dropped the step's output of such requests."""
+        request = self._requests.get(request_id)
+        if request is not None and not request.num_in_flight_tokens:
+            request.num_computed_tokens = min(request.num_computed_tokens, num_tokens)
 
 
 def extend_request_chain(parent: bytes, tokens: Sequence[int], start: int, stop: int) -> bytes:
@@ -77,16 +94,17 @@ def uncached_reason(request: "Request") -> str:
     return ""
 
 
-def scheduled_requests(
-    requests: Mapping[str, "Request"], output: "SchedulerOutput"
+def due_requests(
+    requests: Mapping[str, "Request"], output: "SchedulerOutput", due_tokens: Mapping[str, int]
 ) -> Iterator[ScheduledRequest]:
-    """The requests of one step, as they were before it."""
+    """The requests of one step that compute up to what they are due at, as they were before it."""
     for request_id, num_scheduled in output.num_scheduled_tokens.items():
         request = requests.get(request_id)
-        if request is not None:
-            yield ScheduledRequest(
-                request_id, request.num_tokens, request.num_computed_tokens, num_scheduled
-            )
+        if request is None:
+            continue
+        num_computed = request.num_computed_tokens
+        if num_computed + num_scheduled >= due_tokens.get(request_id, 0):
+            yield ScheduledRequest(request_id, request.num_tokens, num_computed, num_scheduled)
 
 
 def ended_by_itself(request: "Request") -> bool:

@@ -9,7 +9,7 @@ from kvext.assembly import open_pool
 from kvext.config import Config
 from kvext.connector.adapters import AdapterBook
 from kvext.connector.edge import Edge
-from kvext.connector.identity import DigestQueue, Identity, IdentityState, Ticket
+from kvext.connector.identity import DigestQueue, Identity, IdentityState
 from kvext.connector.namespaces import NamespaceBook
 from kvext.connector.plan import SaveJob, StepPlan
 from kvext.connector.planner import Planner
@@ -18,26 +18,30 @@ from kvext.connector.rules import NO_MATCH, Match, PlanRules
 from kvext.errors import KvextError
 from kvext.pool import Pool, block_keys
 from kvext.protocol.layout import KVLayout, RecordShape
+from kvext.vllm.adapter_hashes import AdapterHashes
 from kvext.vllm.epoch import process_epoch
 from kvext.vllm.identity import (
     adapter_digest,
     adapter_snapshot,
-    engine_model_digest,
     model_label,
 )
+from kvext.vllm.kv_events import PoolEvents, open_events
 from kvext.vllm.messages import KvextHandshake
+from kvext.vllm.model_identity import ModelIdentity
 from kvext.vllm.requests import (
     VllmBlocks,
+    due_requests,
     ended_by_itself,
     extend_request_chain,
-    scheduled_requests,
     subject_of,
     uncached_reason,
 )
 from kvext.vllm.support import attention_spec, refusal
+from kvext.vllm.weights_watch import WeightsWatch
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
+    from vllm.distributed.kv_events import KVCacheEvent
     from vllm.v1.core.kv_cache_manager import KVCacheManager
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig
@@ -64,11 +68,15 @@ class SchedulerSide:
         self._config = config
         self._edge = edge
         self._queue = DigestQueue(edge)
-        self._model: Ticket | None = None
+        self._model: ModelIdentity | None = None
+        self._watch: WeightsWatch | None = None
         self._blocks: VllmBlocks | None = None
         self._pool: Pool | None = None
         self._planner: Planner | None = None
+        self._hashes: AdapterHashes | None = None
+        self._events: PoolEvents | None = None
         self._requests: dict[str, Request] = {}
+        self._has_met = False
         self._refusal = "no worker has attached"
 
     @property
@@ -81,17 +89,29 @@ class SchedulerSide:
         if refusal(self._vllm_config, self._kv_cache_config):
             return  # the worker finds the same and says so
         _logger.info("kvext: digesting the weights, so that only the same model shares its KV")
-        epoch = process_epoch()
-        self._model = self._queue.submit(lambda: engine_model_digest(self._vllm_config, epoch))
+        model = ModelIdentity(self._vllm_config, self._queue, process_epoch())
+        self._watch = WeightsWatch(
+            self._edge,
+            lambda what, can_return: self._forget_weights(model, what, can_return=can_return),
+            model.reload,
+        )
+        if self._watch.open():
+            self._model = model
 
     def bind(self, manager: "KVCacheManager") -> None:
         """Learn where vLLM keeps its block tables."""
-        self._blocks = VllmBlocks(manager)
+        self._blocks = VllmBlocks(manager, self._requests)
 
-    def meet_worker(self, handshake: KvextHandshake) -> None:
-        """Attach to the pool as the worker did, or say why this engine runs uncached."""
+    def meet_worker(self, handshake: KvextHandshake, *, is_late: bool = False) -> None:
+        """Attach to the pool as the worker did, or say why this engine runs uncached.
+
+        Args:
+            handshake: The worker's.
+            is_late: Whether the engine serves already, so that nothing may be awaited.
+        """
+        self._has_met = True
         if handshake.layout is None or self._blocks is None or self._model is None:
-            self._refuse(handshake.refusal)
+            self._refuse(handshake.refusal or "its weights cannot be watched")
             return
         try:
             pool = open_pool(
@@ -107,7 +127,21 @@ class SchedulerSide:
             pool, self._blocks, self._model, handshake.layout, handshake.record_bytes
         )
         self._refusal = ""
-        self._await_digest(self._model)
+        self._events = open_events(self._vllm_config, self._kv_cache_config, pool)
+        if self._vllm_config.lora_config is not None:
+            self._hashes = AdapterHashes(self._edge)
+            self._hashes.open()
+        self._await_digest(self._model, 0 if is_late else self._config.digest_wait_s)
+
+    def meet_late(self, handshake: KvextHandshake) -> None:
+        """Meet the worker by its first report, if another connector's handshake came instead.
+
+        What the engine has computed or loaded by then, nobody has watched.
+        """
+        if self._planner is None and not self._has_met:
+            self.meet_worker(handshake, is_late=True)
+            if self._planner is not None:
+                self._planner.distrust_memory()
 
     def begin(self, request: "Request") -> None:
         """Meet a new request."""
@@ -142,18 +176,37 @@ class SchedulerSide:
             return StepPlan()
         loads = planner.take_loads()
         nothing: tuple[SaveJob, ...] = ()
-        saves = self._edge.attempt(
-            "plan saves",
-            lambda: planner.plan_saves(scheduled_requests(self._requests, output)),
-            nothing,
-        )
+        saves = self._edge.attempt("plan saves", lambda: self._plan_saves(planner, output), nothing)
         self._edge.attempt("give pins back", planner.end_pass, None)
-        return StepPlan(loads, saves, planner.failures_seen)
+        step = planner.tradeoff.plan_step(
+            output.total_num_scheduled_tokens, len(output.num_scheduled_tokens)
+        )
+        return StepPlan(loads, saves, planner.failures_seen, step, planner.weights_epoch)
+
+    def _plan_saves(self, planner: Planner, output: "SchedulerOutput") -> tuple[SaveJob, ...]:
+        requests = self._requests
+        planner.foreign.settle(lambda request_id: requests[request_id].num_computed_tokens)
+        saves = planner.plan_saves(due_requests(requests, output, planner.due_tokens))
+        events = self._events
+        if events is not None:
+            for job in saves:
+                events.offer(requests[job.request_id], job)
+        return saves
 
     def learn(self, report: WorkerReport) -> None:
         """Hear what the worker did."""
         if self._planner is not None:
             self._planner.learn(report)
+        if self._hashes is not None:
+            for read in report.adapters:
+                self._hashes.note(read)
+        if self._events is not None:
+            for store in report.stores:
+                self._events.learn(store)
+
+    def take_events(self) -> "list[KVCacheEvent]":
+        """What came to the pool and what left it since the last call."""
+        return [] if self._events is None else self._events.take()
 
     def take_report(self) -> None:
         """The scheduler does no transfers to tell of."""
@@ -172,26 +225,49 @@ class SchedulerSide:
         if self._planner is not None:
             self._planner.close()
             self._planner = None
+        if self._watch is not None:
+            self._watch.close()
+        if self._hashes is not None:
+            self._hashes.close()
         self._queue.close()
         if self._pool is not None:
             self._pool.close()
 
+    def _forget_weights(self, model: ModelIdentity, what: str, *, can_return: bool) -> None:
+        reason = model.forget(what, can_return=can_return)
+        if self._planner is not None:
+            self._planner.change_weights(reason)
+
     def _make_planner(
-        self, pool: Pool, blocks: VllmBlocks, model: Ticket, layout: KVLayout, record_bytes: int
+        self,
+        pool: Pool,
+        blocks: VllmBlocks,
+        model: ModelIdentity,
+        layout: KVLayout,
+        record_bytes: int,
     ) -> Planner:
         transfer = self._vllm_config.kv_transfer_config
+        # vLLM takes back one step when a synchronous load has failed, and here the next one runs
+        # already.
+        lags = bool(self._vllm_config.scheduler_config.async_scheduling)
         rules = PlanRules(
             RecordShape(attention_spec(self._kv_cache_config).block_size),
             record_bytes,
-            async_loads=self._config.load == "async",
+            async_loads=lags or self._config.load == "async",
+            sync_loads=not lags,
             store=self._config.store and transfer is not None and transfer.is_kv_producer,
+            always_load=self._config.always_load,
             lease_s=self._config.lease_s,
             adapter_wait_s=self._config.digest_wait_s,
         )
         namespaces = NamespaceBook(
             lambda: model.identity,
             layout,
-            AdapterBook(self._queue, adapter_snapshot, adapter_digest),
+            AdapterBook(
+                self._queue,
+                adapter_snapshot,
+                lambda path: adapter_digest(path, self._vllm_config.lora_config),
+            ),
             model_label(self._vllm_config),
             lambda digest, label: self._edge.attempt(
                 "name a namespace", lambda: pool.name_namespace(digest, label), None
@@ -201,15 +277,15 @@ class SchedulerSide:
             pool, blocks, namespaces, rules, time.monotonic, extend_request_chain, block_keys
         )
 
-    def _await_digest(self, model: Ticket) -> None:
-        identity: Identity = model.wait(self._config.digest_wait_s)
+    def _await_digest(self, model: ModelIdentity, wait_s: float) -> None:
+        identity: Identity = model.wait(wait_s)
         if identity.state is IdentityState.UNKNOWN:
             self._warn(identity.reason)
         elif identity.state is IdentityState.PENDING:
             _logger.warning(
                 "kvext: the weights' digest is not ready after %g s; the engine serves uncached "
                 "until it is. Raise digest_wait_s to wait longer",
-                self._config.digest_wait_s,
+                wait_s,
             )
 
     def _refuse(self, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client import REGISTRY
 from typing_extensions import override
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
     KVConnectorPromMetrics,
@@ -94,6 +95,7 @@ class KvextMetrics(KVConnectorPromMetrics):
     ) -> None:
         """Register the counters."""
         super().__init__(vllm_config, metric_types, labelnames, per_engine_labelvalues)
+        _unregister_ours()
         make: Any = self._counter_cls
         self._figures = {
             name: make(name=f"kvext:{name}", documentation=text, labelnames=labelnames)
@@ -113,3 +115,10 @@ class KvextMetrics(KVConnectorPromMetrics):
                 self._reasons[name].labels(*labels, reason).inc(amount)
             else:
                 self._figures[name].labels(*labels).inc(amount)
+
+
+def _unregister_ours() -> None:
+    """Make room for another engine of the same process, as vLLM does with its own counters."""
+    for collector in list(REGISTRY._collector_to_names):  # noqa: SLF001 - there is no other way
+        if getattr(collector, "_name", "").startswith("kvext:"):
+            REGISTRY.unregister(collector)

@@ -10,7 +10,7 @@ import torch
 from kvext.assembly import open_pool
 from kvext.config import Config
 from kvext.connector.edge import Edge
-from kvext.connector.mover import BlockMover, DirectMover
+from kvext.connector.mover import AbsentMover, BlockMover, DirectMover
 from kvext.connector.plan import AdapterGuard, StepPlan
 from kvext.connector.report import WorkerReport
 from kvext.connector.transfers import Transfers
@@ -48,9 +48,9 @@ class WorkerSide:
         self._edge = edge
         self._pool: Pool | None = None
         self._watch: AdapterWatch | None = None
-        self._transfers: Transfers | None = None
         # One thread is enough: it copies natively, and its thread starts with the first load.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kvext-load")
+        self._transfers = self._make_transfers(AbsentMover())
         self.handshake = KvextHandshake(refusal="the worker could not attach; see its log")
 
     def open(self, kv_caches: Mapping[str, torch.Tensor]) -> None:
@@ -74,36 +74,33 @@ class WorkerSide:
         if self._vllm_config.lora_config is not None:
             self._watch = AdapterWatch()
             self._watch.open()
-        mover = self._make_mover(pool, memory)
-        self._transfers = Transfers(mover, self._edge, self._holds, time.monotonic, self._executor)
+        self._transfers = self._make_transfers(self._make_mover(pool, memory))
         self.handshake = KvextHandshake(memory.layout, memory.record_bytes)
 
     def start(self, plan: StepPlan) -> None:
         """Do the step's synchronous loads, begin its asynchronous ones."""
-        if self._transfers is not None:
-            self._transfers.start(plan)
+        self._transfers.start(plan)
 
     def save(self, plan: StepPlan) -> None:
         """Offer the step's blocks to the pool, after the forward pass."""
-        if self._transfers is not None:
-            self._transfers.save(plan)
+        self._transfers.save(plan)
 
     def finished(self) -> set[str]:
         """Requests whose asynchronous load has ended."""
-        return self._transfers.finished() if self._transfers is not None else set()
+        return self._transfers.finished()
 
     def take_failed_blocks(self) -> set[int]:
         """Blocks that the engine must recompute."""
-        return self._transfers.take_failed_blocks() if self._transfers is not None else set()
+        return self._transfers.take_failed_blocks()
 
     def take_report(self) -> WorkerReport | None:
         """What happened since the last report."""
-        return self._transfers.take_report() if self._transfers is not None else None
+        return self._transfers.take_report(self._watch.take_news() if self._watch else ())
 
     def close(self) -> None:
         """Finish the copy that runs, detach from the pool."""
         self._executor.shutdown(wait=True, cancel_futures=True)
-        self._transfers = None
+        self._transfers = self._make_transfers(AbsentMover())
         if self._watch is not None:
             self._watch.close()
         if self._pool is not None:
@@ -114,6 +111,9 @@ class WorkerSide:
         if reason:
             return MemoryRefusal(reason)
         return describe_memory(kv_caches, self._vllm_config, self._kv_cache_config)
+
+    def _make_transfers(self, mover: BlockMover) -> Transfers:
+        return Transfers(mover, self._edge, self._holds, time.monotonic, self._executor)
 
     def _make_mover(self, pool: Pool, memory: EngineMemory) -> BlockMover:
         shape = RecordShape(attention_spec(self._kv_cache_config).block_size)

@@ -74,9 +74,12 @@ class ToyEngine:
         async_loads: bool = False,
         lag: int = 0,
         chunk_blocks: int = 4,
+        token_s: float = 0.0,
+        clock: ManualClock | None = None,
     ) -> None:
         self.tier = tier
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
+        self._token_s = token_s
         self.requests: dict[str, ToyRequest] = {}
         self.responses: dict[str, dict[str, object]] = {}
         self.forgotten: set[int] = set()
@@ -103,15 +106,26 @@ class ToyEngine:
 
     # What the planner asks
 
+    @property
+    def num_blocks(self) -> int:
+        return len(self._pages.layers[0])
+
     def block_ids(self, request_id: str) -> Sequence[int]:
         request = self.requests.get(request_id)
         return [] if request is None else request.blocks
+
+    def block_ids_of(self, request_id: str, blocks: range) -> Sequence[int]:
+        return self.block_ids(request_id)[blocks.start : blocks.stop]
 
     def forget(self, block_ids: set[int]) -> None:
         self.forgotten |= block_ids
         self._cached = {
             prefix: block for prefix, block in self._cached.items() if block not in block_ids
         }
+
+    def rewind(self, request_id: str, num_tokens: int) -> None:
+        request = self.requests[request_id]
+        request.num_computed = min(request.num_computed, num_tokens)
 
     # What a test does
 
@@ -126,14 +140,18 @@ class ToyEngine:
         scheduled: dict[str, int] = {}
         for request in list(self.requests.values()):
             self._schedule(request, scheduled)
+        self.planner.foreign.settle(lambda name: self.requests[name].num_computed)
         plan = StepPlan(
             self.planner.take_loads(),
             self.planner.plan_saves(
                 ScheduledRequest(name, len(self.requests[name].tokens), request_computed, count)
                 for name, count in scheduled.items()
                 for request_computed in (self.requests[name].num_computed,)
+                if request_computed + count >= self.planner.due_tokens[name]
             ),
             self.planner.failures_seen,
+            self.planner.tradeoff.plan_step(sum(scheduled.values()), len(scheduled)),
+            weights_epoch=self.planner.weights_epoch,
         )
         self.planner.end_pass()
         self._run(plan, scheduled)
@@ -244,6 +262,7 @@ class ToyEngine:
             request = self.requests[name]
             self._forward(request, request.num_computed + count)
             request.num_computed += count
+            self.clock.now_s += count * self._token_s
             self._cache(request, request.num_computed)
         self.transfers.save(plan)
         finished = self.transfers.finished()

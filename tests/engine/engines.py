@@ -5,7 +5,7 @@ import json
 import os
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ class Answer:
     logprobs: tuple[float, ...]
     cached_tokens: int
     kvext: dict[str, Any]
+    others: dict[str, Any] = field(default_factory=dict)
+    """What other connectors of the same engine answered."""
 
     def same_as(self, other: "Answer", tolerance: float = 1e-4) -> bool:
         """Equal tokens, and log-probabilities that differ by rounding at most."""
@@ -92,7 +94,7 @@ class Engine:
             if salt is not None:
                 entry["cache_salt"] = salt
         outputs = self.llm.generate(inputs, sampling, use_tqdm=False, lora_request=lora)
-        return [_answer(output) for output in outputs]
+        return [answer_of(output) for output in outputs]
 
     def forget_local(self) -> None:
         """Empty the engine's own prefix cache; the pool keeps its blocks."""
@@ -110,13 +112,14 @@ class Engine:
         gc.collect()
 
 
-def _answer(output: Any) -> Answer:
+def answer_of(output: Any) -> Answer:
+    """What a finished request got."""
+    """Read what vLLM says of one finished request."""
     completion = output.outputs[0]
     logprobs = tuple(next(iter(step.values())).logprob for step in completion.logprobs)
-    params = output.kv_transfer_params or {}
-    return Answer(
-        tuple(completion.token_ids), logprobs, output.num_cached_tokens, params.get("kvext", {})
-    )
+    others = dict(output.kv_transfer_params or {})
+    kvext = others.pop("kvext", {})
+    return Answer(tuple(completion.token_ids), logprobs, output.num_cached_tokens, kvext, others)
 
 
 class Engines:
