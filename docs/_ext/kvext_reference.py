@@ -1,0 +1,54 @@
+"""Sphinx directives whose content is read off the code when the pages are built.
+
+`kvext-options`, `kvext-commands` and `kvext-errors` stand in a page where its Markdown belongs.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import reference_text
+from docutils.nodes import (  # type: ignore[import-untyped] # its stubs are not worth a dependency
+    Element,
+    Node,
+)
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import ExtensionMetadata
+from typing_extensions import override
+
+__all__ = ["setup"]
+
+
+class _Generated(SphinxDirective):
+    """Renders the Markdown that a function returns in its place."""
+
+    make_text: ClassVar[Callable[[], str]]
+
+    @override
+    def run(self) -> list[Node]:
+        # The text depends on code that Sphinx does not watch.
+        self.env.note_reread()
+        text = type(self).make_text()
+        parent = Element()
+        self.state.nested_parse(text.splitlines(), self.content_offset, parent, match_titles=True)
+        return list(parent.children)
+
+
+class _Options(_Generated):
+    make_text = staticmethod(reference_text.options_text)
+
+
+class _Commands(_Generated):
+    make_text = staticmethod(reference_text.commands_text)
+
+
+class _Errors(_Generated):
+    make_text = staticmethod(reference_text.errors_text)
+
+
+def setup(app: Sphinx) -> ExtensionMetadata:
+    """Register the directives."""
+    app.add_directive("kvext-options", _Options)
+    app.add_directive("kvext-commands", _Commands)
+    app.add_directive("kvext-errors", _Errors)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
