@@ -94,7 +94,7 @@ class Planner:
         subject: Subject,
         *,
         uncached: str = "",
-        may_load: bool = True,
+        unread: str = "",
     ) -> None:
         """Meet a new request.
 
@@ -103,11 +103,12 @@ class Planner:
             tokens: Its accepted tokens; the engine's live sequence, which grows.
             subject: Decides its namespace.
             uncached: Why the cache must not touch it, or empty.
-            may_load: Whether anything may be loaded for it.
+            unread: Why nothing may be loaded for it, or empty.
         """
         self._drop(request_id)
         state = RequestState(tokens, subject, self._extend, self._block_keys)
-        state.may_load = may_load
+        state.may_load = not unread
+        state.counts.reason = unread
         if uncached:
             state.refuse(uncached)
         self._requests[request_id] = state

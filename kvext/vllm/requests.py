@@ -22,6 +22,7 @@ __all__ = [
     "extend_request_chain",
     "subject_of",
     "uncached_reason",
+    "unread_reason",
 ]
 
 _COMPLETE = frozenset(
@@ -79,6 +80,15 @@ def subject_of(request: "Request") -> Subject:
     lora = request.lora_request
     adapter = None if lora is None else AdapterRef(lora.lora_int_id, lora.lora_name, lora.lora_path)
     return Subject(adapter, request.cache_salt or "")
+
+
+def unread_reason(request: "Request", *, reads: bool) -> str:
+    """Why nothing may be loaded for a request, or nothing; `reads` is the engine's role."""
+    if not reads:
+        return "not_asked: kv_role is kv_producer"
+    if request.skip_reading_prefix_cache:
+        return "not_asked: the request wants every prompt token computed (prompt log-probs)"
+    return ""
 
 
 def uncached_reason(request: "Request") -> str:

@@ -35,6 +35,7 @@ from kvext.vllm.requests import (
     extend_request_chain,
     subject_of,
     uncached_reason,
+    unread_reason,
 )
 from kvext.vllm.support import attention_spec, refusal
 from kvext.vllm.weights_watch import WeightsWatch
@@ -149,13 +150,12 @@ class SchedulerSide:
             return
         self._requests[request.request_id] = request
         transfer = self._vllm_config.kv_transfer_config
-        reads = transfer is not None and transfer.is_kv_consumer
         self._planner.begin(
             request.request_id,
             request.all_token_ids,
             subject_of(request),
             uncached=uncached_reason(request),
-            may_load=reads and not request.skip_reading_prefix_cache,
+            unread=unread_reason(request, reads=transfer is not None and transfer.is_kv_consumer),
         )
 
     def match(self, request: "Request", num_computed: int) -> Match:

@@ -1,5 +1,7 @@
 """The planner and the transfers around a toy engine: every case is one an engine really makes."""
 
+from kvext.connector.namespaces import Subject
+from kvext.connector.rules import NO_MATCH
 from kvext.protocol.key import KEY_BYTES
 from kvext.testing.tier import FakeTier
 from tests.connector.toy_engine import PROMPT, ToyEngine, warm_tier
@@ -204,3 +206,10 @@ def test_keys_have_the_length_that_a_tier_expects() -> None:
     engine.add("a", PROMPT)
     plan = engine.step()
     assert [len(job.keys) for job in plan.saves] == [4 * KEY_BYTES]
+
+
+def test_a_request_that_may_not_load_says_why() -> None:
+    engine = ToyEngine(warm_tier())
+    engine.planner.begin("r", PROMPT, Subject(), unread="not_asked: because")
+    assert engine.planner.match("r", 0, len(PROMPT)) == NO_MATCH
+    assert engine.planner.finish("r", [], is_complete=True)["reason"] == "not_asked: because"
