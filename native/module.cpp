@@ -9,16 +9,14 @@
 #include <cstring>
 
 #include "bytes.hpp"
+#include "chain.hpp"
 #include "fault.hpp"
 #include "pool.hpp"
-#include "sha256.hpp"
 
 namespace nb = nanobind;
 using namespace kvext;
 
 namespace {
-
-constexpr u64 kChainTokens = 16;
 
 nb::object fault_type;
 
@@ -65,7 +63,7 @@ Pages make_pages(const std::vector<u64>& addresses, const std::vector<u64>& piec
   return pages;
 }
 
-u32 token_at(PyObject** items, Py_ssize_t i) {
+u32 token_at(PyObject** items, u64 i) {
   const unsigned long long value = PyLong_AsUnsignedLongLong(items[i]);
   if ((value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) || value > 0xffffffffULL) {
     PyErr_Clear();
@@ -74,24 +72,34 @@ u32 token_at(PyObject** items, Py_ssize_t i) {
   return static_cast<u32>(value);
 }
 
+// Reading an integer runs no Python code (what is none is refused), so the list cannot shrink meanwhile.
+void advance_over(Chain& chain, const nb::list& tokens, u64 at) {
+  PyObject** items = reinterpret_cast<PyListObject*>(tokens.ptr())->ob_item;
+  u32 next[kChainTokens];
+  for (u64 i = 0; i < kChainTokens; ++i) next[i] = token_at(items, at + i);
+  chain.advance(next);
+}
+
+// Fresh bytes to be filled in place.
+nb::bytes bytes_of(u64 n) {
+  PyObject* made = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(n));
+  if (made == nullptr) throw nb::python_error();
+  return nb::steal<nb::bytes>(made);
+}
+
+u8* writable(const nb::bytes& fresh) { return reinterpret_cast<u8*>(PyBytes_AS_STRING(fresh.ptr())); }
+
 nb::bytes extend_chain(nb::bytes parent, nb::list tokens, u64 start, u64 stop) {
-  if (parent.size() != 32) throw nb::value_error("a link has 32 bytes");
+  Chain chain(digest_of(parent));
   if (stop > tokens.size() || start > stop || (stop - start) % kChainTokens != 0)
     throw nb::value_error(("tokens[" + std::to_string(start) + ":" + std::to_string(stop) + "] are no whole links of 16 of the " + std::to_string(tokens.size()) + " tokens").c_str());
-  PyObject** values = reinterpret_cast<PyListObject*>(tokens.ptr())->ob_item;
-  std::vector<u8> links((stop - start) / kChainTokens * 32);
-  u8 message[32 + 4 * kChainTokens];
-  std::memcpy(message, parent.c_str(), 32);
-  for (u64 at = start, link = 0; at < stop; at += kChainTokens, ++link) {
-    for (u64 i = 0; i < kChainTokens; ++i) {
-      const u32 token = token_at(values, static_cast<Py_ssize_t>(at + i));
-      std::memcpy(message + 32 + 4 * i, &token, 4);
-    }
-    const Digest digest = sha256_short(message, sizeof message);
-    std::memcpy(links.data() + 32 * link, digest.data(), 32);
-    std::memcpy(message, digest.data(), 32);
+  nb::bytes links = bytes_of((stop - start) / kChainTokens * 32);
+  u8* out = writable(links);
+  for (u64 at = start; at < stop; at += kChainTokens, out += 32) {
+    advance_over(chain, tokens, at);
+    std::memcpy(out, chain.link().data(), 32);
   }
-  return nb::bytes(reinterpret_cast<const char*>(links.data()), links.size());
+  return links;
 }
 
 nb::bytes block_keys(nb::bytes name_space, nb::bytes links, u64 links_per_block) {
@@ -100,14 +108,39 @@ nb::bytes block_keys(nb::bytes name_space, nb::bytes links, u64 links_per_block)
   const u64 num_blocks = links.size() / 32 / links_per_block;
   const u8* link = reinterpret_cast<const u8*>(links.c_str());
   return filled<Digest>(num_blocks, [&](Digest* out) {
-    u8 message[64];
-    std::memcpy(message, ns.data(), 32);
-    for (u64 b = 0; b < num_blocks; ++b) {
-      std::memcpy(message + 32, link + 32 * ((b + 1) * links_per_block - 1), 32);
-      out[b] = sha256_short(message, sizeof message);
-    }
+    for (u64 b = 0; b < num_blocks; ++b) out[b] = Chain::block_key(ns, link + 32 * ((b + 1) * links_per_block - 1));
     return num_blocks;
   });
+}
+
+// Both in one call: the keys of whole blocks, and behind them the last link, to go on from.
+nb::bytes extend_keys(nb::bytes parent, nb::bytes name_space, nb::list tokens, u64 links_per_block) {
+  Chain chain(digest_of(parent));
+  const auto ns = digest_of(name_space);
+  const u64 num_links = tokens.size() / kChainTokens;
+  if (links_per_block == 0 || tokens.size() % kChainTokens != 0 || num_links % links_per_block != 0)
+    throw nb::value_error((std::to_string(tokens.size()) + " tokens are no whole blocks of " + std::to_string(links_per_block) + " links of 16").c_str());
+  nb::bytes keys = bytes_of((num_links / links_per_block + 1) * 32);
+  u8* out = writable(keys);
+  for (u64 link = 0; link < num_links; ++link) {
+    advance_over(chain, tokens, link * kChainTokens);
+    if ((link + 1) % links_per_block != 0) continue;
+    std::memcpy(out, chain.key(ns).data(), 32);
+    out += 32;
+  }
+  std::memcpy(out, chain.link().data(), 32);
+  return keys;
+}
+
+// Few enough lookups that giving the GIL away would cost more than they do.
+constexpr u64 kQuickMatch = 64;
+
+nb::bytes match(Pool& pool, nb::bytes keys, u32 shape) {
+  const auto [key, n] = items<Key>(keys, "keys");
+  if (n > kQuickMatch) return filled<BlockRef>(n, [&, key = key, n = n](BlockRef* out) { return pool.match(key, n, shape, out); });
+  BlockRef refs[kQuickMatch];
+  const u64 matched = pool.match(key, n, shape, refs);
+  return nb::bytes(reinterpret_cast<const char*>(refs), matched * sizeof(BlockRef));
 }
 
 void raise_fault(const std::exception_ptr& p, void*) {
@@ -177,6 +210,7 @@ NB_MODULE(_core, m) {
   m.def("initialise", [](const std::string& path) { Region::initialise(path); }, nb::call_guard<nb::gil_scoped_release>());
   m.def("extend_chain", &extend_chain);
   m.def("block_keys", &block_keys);
+  m.def("extend_keys", &extend_keys);
   m.def("instruction_sets", [] { return nb::make_tuple(byte_ops().name, sha256_name()); });
   m.def("hash64", [](nb::bytes data) { return hash64(data.c_str(), data.size()); });
   m.attr("FORMAT_VERSION") = kFormatVersion;
@@ -195,9 +229,7 @@ NB_MODULE(_core, m) {
       .def("__init__", [](Pool* self, const std::string& path, std::optional<u64> extent_bytes, const std::string& label, double lock_wait_s) {
         nb::gil_scoped_release release;
         new (self) Pool(path, extent_bytes, label, Seconds(lock_wait_s)); })
-      .def("match", [](Pool& pool, nb::bytes keys, u32 shape) {
-        const auto [key, n] = items<Key>(keys, "keys");
-        return filled<BlockRef>(n, [&](BlockRef* out) { return pool.match(key, n, shape, out); }); })
+      .def("match", &match)
       .def("unpin", [](Pool& pool, nb::bytes refs) {
         const auto [ref, n] = items<BlockRef>(refs, "refs");
         pool.unpin(ref, n); })

@@ -1,6 +1,7 @@
 """What a request got from the cache and gave to it, as its response shows."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kvext.connector.report import LoadReport, StoreReport
@@ -37,8 +38,8 @@ class RequestCounts:
     existing_blocks: int = 0
     store_s: float = 0.0
     unreported_stores: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    failed_loads: Counter[str] = field(default_factory=Counter)
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    failed_loads: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""
 
     def add_load(self, report: LoadReport, block_tokens: int) -> None:
@@ -48,7 +49,7 @@ class RequestCounts:
         self.loaded_bytes += report.loaded_bytes
         self.load_s += report.seconds
         if report.failures:
-            self.failed_loads.update(report.failures)
+            self.failed_loads = _sum(self.failed_loads, report.failures)
 
     def add_store(self, report: StoreReport) -> None:
         """Fold in what became of an offer."""
@@ -56,8 +57,8 @@ class RequestCounts:
         self.existing_blocks += report.num_existing
         self.store_s += report.seconds
         self.unreported_stores -= report.num_offered
-        if report.rejections:  # an update with nothing costs a microsecond
-            self.rejected.update(report.rejections)
+        if report.rejections:
+            self.rejected = _sum(self.rejected, report.rejections)
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready, without what is empty for most requests."""
@@ -66,10 +67,10 @@ class RequestCounts:
             "pool_tokens": self.pool_tokens,
             "loaded_blocks": self.loaded_blocks,
             "loaded_bytes": self.loaded_bytes,
-            "load_ms": round(self.load_s * 1e3, 3),
+            "load_ms": _ms(self.load_s),
             "stored_blocks": self.stored_blocks,
             "existing_blocks": self.existing_blocks,
-            "store_ms": round(self.store_s * 1e3, 3),
+            "store_ms": _ms(self.store_s),
             "unreported_stores": self.unreported_stores,
         }
         if self.rejected:
@@ -79,3 +80,14 @@ class RequestCounts:
         if self.reason:
             counts["reason"] = str(self.reason)
         return counts
+
+
+def _sum(counts: Mapping[str, int], more: Mapping[str, int]) -> Mapping[str, int]:
+    total = Counter(counts)
+    total.update(more)
+    return total
+
+
+def _ms(seconds: float) -> float:
+    """Milliseconds to the microsecond; `round` with digits would go through a string."""
+    return round(seconds * 1e6) / 1e3

@@ -10,7 +10,6 @@ there on.
 from collections.abc import Mapping
 
 from kvext.connector.ledger import InFlightLoad
-from kvext.connector.plan import ScheduledRequest
 from kvext.connector.request import RequestState
 from kvext.connector.rules import EngineBlocks
 
@@ -53,17 +52,17 @@ def contain_failed_load(
     engine.forget(tainted)
 
 
-def settle_doubt(state: RequestState, request: ScheduledRequest, block_tokens: int) -> None:
+def settle_doubt(state: RequestState, num_computed: int, block_tokens: int) -> None:
     """See whether a marked request computes its first doubtful block again.
 
     Args:
         state: The request's state.
-        request: Its next step.
+        num_computed: Its computed tokens before its next step.
         block_tokens: Tokens a block.
     """
     if state.doubt_from is None:
         return
-    if request.num_computed > state.doubt_from * block_tokens:
+    if num_computed > state.doubt_from * block_tokens:
         limit = state.save_limit
         state.save_limit = state.doubt_from if limit is None else min(limit, state.doubt_from)
     state.doubt_from = None

@@ -8,12 +8,13 @@ fallback that means "not cached".
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 __all__ = ["Edge"]
 
 _logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
 
 
 class Edge:
@@ -29,19 +30,20 @@ class Edge:
         """Begin with no failures."""
         self.failures: Counter[str] = Counter()
 
-    def attempt(self, what: str, action: Callable[[], _T], fallback: _T) -> _T:
+    def attempt(self, what: str, action: Callable[[*_Args], _T], fallback: _T, *args: *_Args) -> _T:
         """Do `action`, or answer with `fallback` if it raises.
 
         Args:
             what: Names the action in logs and counts.
             action: What to do.
             fallback: What a cache that has nothing would answer.
+            args: For `action`.
 
         Returns:
             The action's result or the fallback.
         """
         try:
-            return action()
+            return action(*args)
         except Exception as error:
             self.failures[what] += 1
             if self.failures[what] == 1:

@@ -31,25 +31,26 @@ class ForeignBlocks:
         self._block_ids: set[int] = set()
         self._admitted: dict[str, RequestState] = {}
 
-    def admit(self, request_id: str, state: RequestState, block_ids: Sequence[int]) -> None:
+    def admit(
+        self, request_id: str, state: RequestState, block_ids: Callable[[], Sequence[int]]
+    ) -> None:
         """A request got its blocks; those beyond the engine's own hit will be written anew."""
         self._admitted[request_id] = state
         if self._block_ids:
-            self._block_ids.difference_update(block_ids[self._num_local(state) :])
+            self._block_ids.difference_update(block_ids()[self._num_local(state) :])
 
     def part(self, request_id: str) -> None:
         """A request has ended."""
         self._admitted.pop(request_id, None)
 
-    def settle(self, num_computed: Callable[[str], int]) -> None:
+    def settle(self) -> None:
         """At the end of a pass, see what the requests admitted in it were given.
 
-        Args:
-            num_computed: A request's computed tokens before the step. Those that neither the
-                engine's own hit nor our load explains come from another connector.
+        Computed tokens that neither the engine's own hit nor our load explains come from another
+        connector.
         """
         for request_id, state in self._admitted.items():
-            if num_computed(request_id) > state.expected_tokens:
+            if self._engine.num_computed(request_id) > state.expected_tokens:
                 self._limit(request_id, state, state.expected_tokens // self._block_tokens)
         if self._block_ids:
             for request_id, state in self._admitted.items():

@@ -55,25 +55,24 @@ class Identity:
 
 
 class Ticket:
-    """One digest that was asked for."""
+    """One digest that was asked for.
 
-    __slots__ = ("_done", "_identity", "_work")
+    Attributes:
+        identity: The answer so far.
+    """
+
+    __slots__ = ("_done", "_work", "identity")
 
     def __init__(self, work: Callable[[], bytes]) -> None:
         """Hold the work until `DigestQueue` does it."""
         self._work = work
-        self._identity = Identity.pending()
+        self.identity = Identity.pending()
         self._done = threading.Event()
-
-    @property
-    def identity(self) -> Identity:
-        """The answer so far."""
-        return self._identity
 
     def wait(self, timeout_s: float) -> Identity:
         """The answer, awaited for `timeout_s` at most."""
         self._done.wait(timeout_s)
-        return self._identity
+        return self.identity
 
     def run(self) -> None:
         """Compute the digest; whatever goes wrong makes the identity unknown."""
@@ -85,7 +84,7 @@ class Ticket:
         except (OSError, ValueError) as error:
             identity = Identity.unknown(f"its digest could not be computed: {error}")
         finally:
-            self._identity = identity
+            self.identity = identity
             self._done.set()
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from kvext.connector.identity import Identity, IdentityState
-from kvext.connector.namespaces import NamespaceBook
+from kvext.connector.identity import IdentityState
+from kvext.connector.namespaces import NamespaceBook, Resolution
 from kvext.connector.plan import loadable_blocks
 from kvext.connector.request import PendingMatch, RequestState
 from kvext.connector.rules import NO_MATCH, Match, Matcher, PlanRules
 from kvext.connector.tradeoff import Choice, LoadOrRecompute
-from kvext.errors import IdentityError
+from kvext.protocol.tier import Lease
 from kvext.protocol.transfer import MissReason
 
 __all__ = ["Lookup"]
@@ -17,7 +17,7 @@ __all__ = ["Lookup"]
 class Lookup:
     """Resolves a request's namespace and finds its blocks."""
 
-    __slots__ = ("_clock", "_matcher", "_namespaces", "_rules", "_tradeoff")
+    __slots__ = ("_block_tokens", "_clock", "_matcher", "_namespaces", "_rules", "_tradeoff")
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Lookup:
         self._matcher = matcher
         self._namespaces = namespaces
         self._rules = rules
+        self._block_tokens = rules.shape.block_tokens
         self._tradeoff = tradeoff
         self._clock = clock
 
@@ -53,53 +54,46 @@ class Lookup:
         Returns:
             What the engine shall be told.
         """
-        if state.uncached or not state.may_load or self._is_bypassed(state):
+        if state.uncached or not state.may_load:
             return NO_MATCH
-        if state.subject.adapter is not None and not self._rules.sync_loads:
-            state.counts.reason = "unsupported: loads for adapters with async scheduling"
+        reason = ""
+        if self._matcher.bypassed:
+            reason = MissReason.BYPASSED
+        elif state.subject.adapter is not None and not self._rules.sync_loads:
+            reason = "unsupported: loads for adapters with async scheduling"
+        if reason:
+            state.counts.reason = reason
             return NO_MATCH
-        identity = self.identity(state)
-        if identity.state is IdentityState.PENDING:
-            if self._may_wait(state):
-                return Match(must_wait=True)
-            state.counts.reason = "identity_pending"
-        if identity.state is not IdentityState.KNOWN:
-            return NO_MATCH
-        blocks = loadable_blocks(num_computed, num_tokens, self._rules.shape.block_tokens)
+        namespace = state.resolution or self.namespace(state)
+        if namespace is None:
+            return self._unnamed(state)
+        blocks = loadable_blocks(num_computed, num_tokens, self._block_tokens)
         if not blocks:
-            short = num_tokens - num_computed < self._rules.shape.block_tokens
+            short = num_tokens - num_computed < self._block_tokens
             state.counts.reason = MissReason.SUB_BLOCK if short else MissReason.LAST_TOKEN
             return NO_MATCH
-        keys = self.keys(state, blocks, identity.digest)
-        return self._pin(state, blocks, keys) if keys else NO_MATCH
-
-    def identity(self, state: RequestState) -> Identity:
-        """A request's namespace as far as it is known; once unknown, the request is uncached."""
-        if state.resolution is not None:
-            return state.resolution.identity
-        resolution = self._namespaces.resolve(state.subject)
-        if resolution.identity.state is IdentityState.KNOWN:
-            state.resolution = resolution
-        elif resolution.identity.state is IdentityState.UNKNOWN:
-            state.refuse(resolution.identity.reason)
-        return resolution.identity
-
-    def keys(self, state: RequestState, blocks: range, namespace: bytes) -> bytes:
-        """The keys of blocks, or none if the tokens cannot be named, which uncaches the request."""
-        try:
-            return state.keys(blocks, namespace, self._rules.shape.block_tokens)
-        except IdentityError as error:
-            state.refuse(str(error))
-            return b""
-
-    def _pin(self, state: RequestState, blocks: range, keys: bytes) -> Match:
-        lease = self._matcher.match(keys, self._rules.shape)
-        state.counts.reason = MissReason.NOT_FOUND if lease.num_blocks < len(blocks) else ""
-        if lease.num_blocks == 0:
-            lease.release()
+        keys = state.keys(blocks, namespace.identity.digest, self._block_tokens)
+        if not keys:
             return NO_MATCH
+        lease = self._matcher.match(keys, self._rules.shape)
+        num_found = lease.num_blocks
+        state.counts.reason = MissReason.NOT_FOUND if num_found < len(blocks) else ""
+        return self._take(state, blocks, lease) if num_found else NO_MATCH
+
+    def namespace(self, state: RequestState) -> Resolution | None:
+        """A request's namespace if it is known; once it never will be, the request is uncached."""
+        if state.resolution is None:
+            resolution = self._namespaces.resolve(state.subject)
+            if resolution.identity.state is IdentityState.KNOWN:
+                state.resolution = resolution
+            elif resolution.identity.state is IdentityState.UNKNOWN:
+                state.refuse(resolution.identity.reason)
+        return state.resolution
+
+    def _take(self, state: RequestState, blocks: range, lease: Lease) -> Match:
+        num_blocks = lease.num_blocks
         if state.choice is None:
-            state.choice = self._tradeoff.choose(lease.num_blocks)
+            state.choice = self._tradeoff.choose(num_blocks)
         if state.choice is Choice.RECOMPUTE:
             lease.release()
             state.counts.reason = MissReason.RECOMPUTE_FASTER
@@ -107,13 +101,16 @@ class Lookup:
         # A worker learns which adapter the engine read only when the engine runs it.
         is_async = self._rules.async_loads and state.subject.adapter is None
         state.match = PendingMatch(lease, blocks.start, is_async)
-        return Match(lease.num_blocks * self._rules.shape.block_tokens, is_async)
+        return Match(num_blocks * self._block_tokens, is_async)
 
-    def _is_bypassed(self, state: RequestState) -> bool:
-        if self._matcher.bypassed:
-            state.counts.reason = MissReason.BYPASSED
-            return True
-        return False
+    def _unnamed(self, state: RequestState) -> Match:
+        """The answer for a request whose namespace is pending, or will never be known."""
+        if state.uncached:
+            return NO_MATCH
+        if self._may_wait(state):
+            return Match(must_wait=True)
+        state.counts.reason = "identity_pending"
+        return NO_MATCH
 
     def _may_wait(self, state: RequestState) -> bool:
         if state.subject.adapter is None:

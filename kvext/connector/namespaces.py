@@ -14,6 +14,9 @@ __all__ = ["NamespaceBook", "Resolution", "Subject"]
 
 _MAX_NAMESPACES = 4096
 
+_Whose = tuple[bytes, bytes | None, str]
+"""Model, adapter, domain."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -44,7 +47,7 @@ class Resolution:
 class NamespaceBook:
     """Derives each namespace once and tells the pool what to call it."""
 
-    __slots__ = ("_adapters", "_announce", "_digests", "_label", "_layout", "_model")
+    __slots__ = ("_adapters", "_announce", "_label", "_layout", "_model", "_resolutions")
 
     def __init__(
         self,
@@ -68,7 +71,7 @@ class NamespaceBook:
         self._adapters = adapters
         self._label = label
         self._announce = announce
-        self._digests: OrderedDict[tuple[bytes, bytes | None, str], bytes] = OrderedDict()
+        self._resolutions: OrderedDict[_Whose, Resolution] = OrderedDict()
 
     def resolve(self, subject: Subject) -> Resolution:
         """Say what is known of a request's namespace now."""
@@ -76,25 +79,26 @@ class NamespaceBook:
         if model.state is not IdentityState.KNOWN:
             return Resolution(model)
         if subject.adapter is None:
-            return Resolution(Identity.known(self._digest(model.digest, None, subject)))
+            return self._known((model.digest, None, subject.domain), subject)
         adapter: AdapterIdentity = self._adapters.resolve(subject.adapter)
         if adapter.identity.state is not IdentityState.KNOWN:
             return Resolution(adapter.identity)
-        digest = self._digest(model.digest, adapter.identity.digest, subject)
-        return Resolution(Identity.known(digest), adapter.guard)
+        known = self._known((model.digest, adapter.identity.digest, subject.domain), subject)
+        return Resolution(known.identity, adapter.guard)
 
-    def _digest(self, model: bytes, adapter: bytes | None, subject: Subject) -> bytes:
-        key = (model, adapter, subject.domain)
-        digest = self._digests.get(key)
-        if digest is not None:
-            self._digests.move_to_end(key)
-            return digest
-        digest = Namespace(model, self._layout, adapter, subject.domain).digest()
-        if len(self._digests) >= _MAX_NAMESPACES:
-            self._digests.popitem(last=False)
-        self._digests[key] = digest
+    def _known(self, key: _Whose, subject: Subject) -> Resolution:
+        known = self._resolutions.get(key)
+        if known is not None:
+            self._resolutions.move_to_end(key)
+            return known
+        model, adapter, domain = key
+        digest = Namespace(model, self._layout, adapter, domain).digest()
+        known = Resolution(Identity.known(digest))
+        if len(self._resolutions) >= _MAX_NAMESPACES:
+            self._resolutions.popitem(last=False)
+        self._resolutions[key] = known
         self._announce(digest, self._name(subject))
-        return digest
+        return known
 
     def _name(self, subject: Subject) -> str:
         parts = [self._label]

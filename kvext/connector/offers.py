@@ -1,13 +1,13 @@
 """Which blocks a step offers to the tier: full, final, ours, and each once."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+from kvext.connector.agenda import Agenda
 from kvext.connector.doubt import settle_doubt
 from kvext.connector.foreign import ForeignBlocks
-from kvext.connector.identity import IdentityState
 from kvext.connector.lookup import Lookup
-from kvext.connector.plan import SaveJob, ScheduledRequest, saveable_blocks
+from kvext.connector.plan import SaveJob, saveable_blocks
 from kvext.connector.request import RequestState
 from kvext.connector.rules import EngineBlocks
 
@@ -15,24 +15,17 @@ __all__ = ["Offers"]
 
 
 class Offers:
-    """Makes the save jobs of each step.
+    """Makes the save jobs of each step."""
 
-    Attributes:
-        due_tokens: By request, how many computed tokens make it worth a look. Most steps of most
-            requests only decode one token more, and an engine may have hundreds of them.
-    """
-
-    __slots__ = (
-        "_block_tokens",
-        "_engine",
-        "_foreign",
-        "_last_save_id",
-        "_lookup",
-        "due_tokens",
-    )
+    __slots__ = ("_agenda", "_block_tokens", "_engine", "_foreign", "_last_save_id", "_lookup")
 
     def __init__(
-        self, engine: EngineBlocks, lookup: Lookup, foreign: ForeignBlocks, block_tokens: int
+        self,
+        engine: EngineBlocks,
+        lookup: Lookup,
+        foreign: ForeignBlocks,
+        agenda: Agenda,
+        block_tokens: int,
     ) -> None:
         """Take what choosing needs.
 
@@ -40,6 +33,7 @@ class Offers:
             engine: The engine's block tables.
             lookup: Knows namespaces and keys.
             foreign: Blocks that must not be offered.
+            agenda: Who is looked at when; whoever ends a request dismisses it.
             block_tokens: Tokens a block.
         """
         self._engine = engine
@@ -47,64 +41,89 @@ class Offers:
         self._foreign = foreign
         self._block_tokens = block_tokens
         self._last_save_id = 0
-        self.due_tokens: dict[str, int] = {}
+        self._agenda = agenda
 
-    def look_at(self, *request_ids: str) -> None:
-        """Have requests looked at in their next step, whatever they compute."""
-        for request_id in request_ids:
-            self.due_tokens[request_id] = 0
+    def look_at(self, request_id: str, state: RequestState) -> None:
+        """Have a request looked at in its next step, whatever it computes."""
+        state.due_tokens = 0
+        self._agenda.call(request_id)
+
+    def look_at_all(self, requests: Mapping[str, RequestState]) -> None:
+        """Have every request looked at in its next step."""
+        for request_id, state in requests.items():
+            self.look_at(request_id, state)
 
     def plan(
-        self, requests: Mapping[str, RequestState], scheduled: Iterable[ScheduledRequest]
+        self, requests: Mapping[str, RequestState], num_scheduled: Mapping[str, int]
     ) -> tuple[SaveJob, ...]:
         """Choose the blocks that the step makes final and that have not been offered yet.
 
         Args:
             requests: The live requests.
-            scheduled: The requests of this step; others compute nothing.
+            num_scheduled: By request, the tokens that the step computes.
 
         Returns:
             What the worker shall offer after the forward pass.
         """
         jobs: list[SaveJob] = []
-        for request in scheduled:
-            state = requests.get(request.request_id)
+        agenda, num_computed = self._agenda, self._engine.num_computed
+        for request_id in agenda.choose(num_scheduled):
+            state = requests.get(request_id)
             if state is None:
+                agenda.dismiss(request_id)
                 continue
-            settle_doubt(state, request, self._block_tokens)
-            self._foreign.follow(request.request_id, state)
-            if state.uncached:
-                if state.save_limit is None:
-                    self.due_tokens[request.request_id] = sys.maxsize
+            before = num_computed(request_id)
+            after = before + num_scheduled[request_id]
+            if after < state.due_tokens:
+                agenda.keep_off(request_id, self._num_steps(state, after))
                 continue
-            stop = saveable_blocks(request, self._block_tokens)
-            if state.save_limit is not None:
-                stop = min(stop, state.save_limit)
-            if stop > state.next_save:
-                job = self._save(request.request_id, state, range(state.next_save, stop))
-                if job is not None:
-                    jobs.append(job)
-            if state.save_limit is None:
-                self.due_tokens[request.request_id] = (state.next_save + 1) * self._block_tokens
+            if state.doubt_from is not None:
+                settle_doubt(state, before, self._block_tokens)
+            if state.uncached or state.save_limit is not None:
+                job = self._look_closer(request_id, state, after)
+            else:
+                job = self._save(request_id, state, after)
+                state.due_tokens = (state.next_save + 1) * self._block_tokens
+                agenda.put_off(request_id, self._num_steps(state, after))
+            if job is not None:
+                jobs.append(job)
         return tuple(jobs)
 
-    def _save(self, request_id: str, state: RequestState, blocks: range) -> SaveJob | None:
-        identity = self._lookup.identity(state)
-        if identity.state is not IdentityState.KNOWN or state.resolution is None:
+    def _look_closer(self, request_id: str, state: RequestState, after: int) -> SaveJob | None:
+        """See what a request may offer of which something may not be offered."""
+        if state.save_limit is None:
+            state.due_tokens = sys.maxsize
+            self._agenda.dismiss(request_id)
             return None
-        block_ids = self._engine.block_ids_of(request_id, blocks)
-        keys = self._lookup.keys(state, blocks, identity.digest)
-        if not keys or len(block_ids) < len(blocks):
+        self._foreign.follow(request_id, state)
+        self.look_at(request_id, state)
+        if state.uncached:
             return None
-        state.next_save = blocks.stop
-        state.counts.unreported_stores += len(blocks)
+        return self._save(request_id, state, min(after, state.save_limit * self._block_tokens))
+
+    def _num_steps(self, state: RequestState, after: int) -> int:
+        """How many steps a request with `after` computed tokens has at least nothing to offer."""
+        if after < len(state.tokens):
+            return 1  # what is left of its prompt may be computed in one step
+        return min(max(state.due_tokens - after, 1), self._block_tokens)
+
+    def _save(self, request_id: str, state: RequestState, after: int) -> SaveJob | None:
+        """Offer what is not offered yet of a request's first `after` tokens."""
+        start = state.next_save
+        stop = saveable_blocks(len(state.tokens), after, self._block_tokens)
+        if stop <= start:
+            return None
+        namespace = state.resolution or self._lookup.namespace(state)
+        if namespace is None:
+            return None
+        blocks, digest = range(start, stop), namespace.identity.digest
+        block_ids = tuple(self._engine.block_ids_of(request_id, blocks))
+        keys = state.keys(blocks, digest, self._block_tokens)
+        if not keys or len(block_ids) < stop - start:
+            return None
+        state.next_save = stop
+        state.counts.unreported_stores += stop - start
         self._last_save_id += 1
         return SaveJob(
-            request_id,
-            keys,
-            identity.digest,
-            tuple(block_ids),
-            state.resolution.guard,
-            self._last_save_id,
-            blocks.start,
+            request_id, keys, digest, block_ids, namespace.guard, self._last_save_id, start
         )

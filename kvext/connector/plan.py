@@ -13,7 +13,6 @@ __all__ = [
     "AdapterGuard",
     "LoadJob",
     "SaveJob",
-    "ScheduledRequest",
     "StepPlan",
     "loadable_blocks",
     "saveable_blocks",
@@ -98,24 +97,6 @@ class StepPlan:
     weights_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledRequest:
-    """One request's part of a step.
-
-    Attributes:
-        request_id: The engine's name for it.
-        num_accepted: Tokens that are final; drafts and placeholders are none.
-        num_computed: Tokens whose KV was computed or loaded before the step, or is being
-            computed by earlier steps in flight.
-        num_scheduled: Tokens that this step computes.
-    """
-
-    request_id: str
-    num_accepted: int
-    num_computed: int
-    num_scheduled: int
-
-
 def loadable_blocks(num_computed: int, num_tokens: int, block_tokens: int) -> range:
     """Blocks worth asking a tier for.
 
@@ -132,7 +113,12 @@ def loadable_blocks(num_computed: int, num_tokens: int, block_tokens: int) -> ra
     return range(num_computed // block_tokens, max(num_tokens - 1, 0) // block_tokens)
 
 
-def saveable_blocks(request: ScheduledRequest, block_tokens: int) -> int:
-    """Leading blocks of a request that are final once the step has run."""
-    computed = request.num_computed + request.num_scheduled
-    return min(request.num_accepted, computed) // block_tokens
+def saveable_blocks(num_accepted: int, num_computed: int, block_tokens: int) -> int:
+    """Leading blocks of a request that are final once a step has run.
+
+    Args:
+        num_accepted: Tokens that are final; drafts and placeholders are none.
+        num_computed: Tokens whose KV will then have been computed or loaded.
+        block_tokens: Tokens a block.
+    """
+    return min(num_accepted, num_computed) // block_tokens

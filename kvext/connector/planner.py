@@ -3,28 +3,24 @@
 An adapter calls `match` and `allocate` while its engine schedules, then `take_loads`,
 `plan_saves` and `end_pass` to make the step's plan, and `learn` when the worker has reported.
 
-Invariants: a match lives for one scheduling pass, a load's lease until its report, the
-request's end or its deadline, so pins return to zero. Whatever `match` promised and `allocate`
-accepted is in the plan, even if only to fail there. After a failed load, nothing is saved
-until the plan is made by someone who knows of it.
+Invariants: a match lives for one scheduling pass, so pins return to zero. Whatever `match`
+promised and `allocate` accepted is in the plan. After a failed load, nothing is saved until the
+plan is made by someone who knows of it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
-from kvext.connector.doubt import contain_failed_load
+from kvext.connector.agenda import Agenda
 from kvext.connector.foreign import ForeignBlocks
-from kvext.connector.ledger import InFlightLoad, LoadLedger
 from kvext.connector.lookup import Lookup
 from kvext.connector.namespaces import NamespaceBook, Subject
 from kvext.connector.offers import Offers
-from kvext.connector.plan import LoadJob, SaveJob, ScheduledRequest
-from kvext.connector.report import LoadReport, WorkerReport
-from kvext.connector.request import BlockKeys, PendingMatch, RequestState
+from kvext.connector.plan import LoadJob, SaveJob
+from kvext.connector.promises import Promises
+from kvext.connector.report import WorkerReport
+from kvext.connector.request import ExtendKeys, RequestState, TokenList
 from kvext.connector.rules import NO_MATCH, EngineBlocks, Match, Matcher, PlanRules
 from kvext.connector.tradeoff import LoadOrRecompute
-from kvext.protocol.key import ExtendChain
-from kvext.protocol.tier import REF_BYTES
 
 __all__ = ["Planner"]
 
@@ -35,7 +31,6 @@ class Planner:
     Attributes:
         failures_seen: Failed loads that the worker has told of, for `StepPlan`.
         weights_epoch: How often the engine's weights have changed, for `StepPlan`.
-        foreign: Finds KV that others brought in; to be settled before `plan_saves`.
     """
 
     def __init__(
@@ -45,8 +40,7 @@ class Planner:
         namespaces: NamespaceBook,
         rules: PlanRules,
         clock: Callable[[], float],
-        extend: ExtendChain,
-        block_keys: BlockKeys,
+        extend: ExtendKeys,
     ) -> None:
         """Begin with no requests.
 
@@ -56,41 +50,32 @@ class Planner:
             namespaces: Resolves a request's subject.
             rules: What does not change.
             clock: Monotonic time in seconds.
-            extend: `extend_chain`, native or not.
-            block_keys: `block_keys`, native or not.
+            extend: `extend_keys`, native or not.
         """
         self.tradeoff = LoadOrRecompute(rules, clock)
         self._lookup = Lookup(matcher, namespaces, rules, self.tradeoff, clock)
         self._engine = engine
         self._rules = rules
-        self._clock = clock
         self._extend = extend
-        self._block_keys = block_keys
         self._requests: dict[str, RequestState] = {}
         self._matched: dict[str, RequestState] = {}
-        self._loads: list[LoadJob] = []
-        self._ledger = LoadLedger(clock)
-        self._block_tokens = rules.shape.block_tokens
-        self._last_load_id = 0
+        self._promises = Promises(engine, rules, clock)
         self.failures_seen = 0
         self.weights_epoch = 0
-        self.foreign = ForeignBlocks(engine, self._block_tokens)
-        self._offers = Offers(engine, self._lookup, self.foreign, self._block_tokens)
-
-    @property
-    def due_tokens(self) -> Mapping[str, int]:
-        """By request, the computed tokens from which on `plan_saves` wants to see it."""
-        return self._offers.due_tokens
+        block_tokens = rules.shape.block_tokens
+        self._foreign = ForeignBlocks(engine, block_tokens)
+        self._agenda = Agenda()
+        self._offers = Offers(engine, self._lookup, self._foreign, self._agenda, block_tokens)
 
     @property
     def num_leases(self) -> int:
         """Matches and loads that may pin blocks now."""
-        return len(self._matched) + len(self._ledger)
+        return len(self._matched) + len(self._promises)
 
     def begin(
         self,
         request_id: str,
-        tokens: Sequence[int],
+        tokens: TokenList,
         subject: Subject,
         *,
         uncached: str = "",
@@ -106,13 +91,12 @@ class Planner:
             unread: Why nothing may be loaded for it, or empty.
         """
         self._drop(request_id)
-        state = RequestState(tokens, subject, self._extend, self._block_keys)
+        state = RequestState(tokens, subject, self._extend)
         state.may_load = not unread
         state.counts.reason = unread
         if uncached:
             state.refuse(uncached)
         self._requests[request_id] = state
-        self._offers.look_at(request_id)
 
     def match(self, request_id: str, num_computed: int, num_tokens: int) -> Match:
         """Look up what the tier has for a request and pin it until the pass ends.
@@ -128,19 +112,22 @@ class Planner:
         state = self._requests.get(request_id)
         if state is None:
             return NO_MATCH
-        state.release_match()
+        if state.match is not None:
+            state.release_match()
         state.local_tokens = state.expected_tokens = num_computed
         match = self._lookup.find(state, num_computed, num_tokens)
         if match.num_tokens:
             self._matched[request_id] = state
         return match
 
-    def allocate(self, request_id: str, block_ids: Sequence[int], num_external: int) -> None:
+    def allocate(
+        self, request_id: str, block_ids: Callable[[], Sequence[int]], num_external: int
+    ) -> None:
         """The engine has given a request its blocks.
 
         Args:
             request_id: A request that has begun.
-            block_ids: All its blocks, those of the engine's own hit first.
+            block_ids: Gives all its blocks, those of the engine's own hit first.
             num_external: Tokens that the engine expects to be loaded; may be fewer than found.
         """
         self._matched.pop(request_id, None)
@@ -152,38 +139,39 @@ class Planner:
             state.counts.local_tokens = state.local_tokens
         # After an asynchronous load the engine allocates again, without asking and for nothing new.
         state.expected_tokens = max(state.expected_tokens, state.local_tokens + num_external)
-        self.foreign.admit(request_id, state, block_ids)
-        self._offers.look_at(request_id)
-        match = state.take_match()
-        if match is None:
+        self._foreign.admit(request_id, state, block_ids)
+        self._offers.look_at(request_id, state)
+        if state.match is None:
             return
+        match, state.match = state.match, None
         if num_external == 0:
             match.lease.release()
             return
-        self._promise(request_id, state, match, block_ids, num_external)
+        self._promises.make(request_id, state, match, block_ids(), num_external)
 
     def take_loads(self) -> tuple[LoadJob, ...]:
         """The loads of this pass; each is handed out once."""
-        loads, self._loads = tuple(self._loads), []
-        return loads
+        return self._promises.take()
 
-    def plan_saves(self, scheduled: Iterable[ScheduledRequest]) -> tuple[SaveJob, ...]:
+    def plan_saves(self, num_scheduled: Mapping[str, int]) -> tuple[SaveJob, ...]:
         """Choose the full, final blocks that have not been offered yet.
 
         Args:
-            scheduled: The requests of this step that are due.
+            num_scheduled: By request, the tokens that the step computes; the engine's own
+                counts do not include them yet.
 
         Returns:
             What the worker shall offer after the forward pass.
         """
+        self._foreign.settle()
         if not self._rules.store:
             return ()
-        return self._offers.plan(self._requests, scheduled)
+        return self._offers.plan(self._requests, num_scheduled)
 
     def distrust_memory(self) -> None:
         """Save nothing of what the engine holds now, nor what is computed on it."""
-        self.foreign.distrust_all(self._requests)
-        self._offers.look_at(*self._requests)
+        self._foreign.distrust_all(self._requests)
+        self._offers.look_at_all(self._requests)
 
     def change_weights(self, reason: str) -> None:
         """The engine's weights are about to change: nothing computed so far is anybody's.
@@ -200,10 +188,11 @@ class Planner:
 
     def end_pass(self) -> None:
         """Give back what was found but not taken in this pass, and loads past their deadline."""
-        for state in self._matched.values():
-            state.release_match()
-        self._matched.clear()
-        self._ledger.sweep()
+        if self._matched:
+            for state in self._matched.values():
+                state.release_match()
+            self._matched.clear()
+        self._promises.sweep()
 
     def learn(self, report: WorkerReport) -> None:
         """Hear what became of earlier plans.
@@ -216,16 +205,17 @@ class Planner:
             state = self._requests.get(store.request_id)
             if state is not None:
                 state.counts.add_store(store)
+        has_failed = report.num_failures != self.failures_seen
         for load in report.loads:
-            self._learn_load(load)
-        if any(load.failures for load in report.loads):
-            self._offers.look_at(*self._requests)
+            self._promises.learn(self._requests, load)
+            has_failed = has_failed or bool(load.failures)
         if report.num_failures != self.failures_seen:
             self.failures_seen = report.num_failures
             # The worker has refused to save since; offering a block twice is harmless.
             for state in self._requests.values():
                 state.next_save = 0
-            self._offers.look_at(*self._requests)
+        if has_failed:
+            self._offers.look_at_all(self._requests)
 
     def finish(
         self, request_id: str, block_ids: Sequence[int], *, is_complete: bool
@@ -244,64 +234,21 @@ class Planner:
         state = self._drop(request_id)
         if state is None:
             return {}
-        for load_id, load in self._ledger.of_request(request_id):
-            load.block_table = tuple(block_ids) or load.block_table
-            if is_complete and not load.is_async:
-                presumed = load.presumed(load_id, self._rules.record_bytes)
-                state.counts.add_load(presumed, self._block_tokens)
+        if state.was_promised:
+            self._promises.part(request_id, state, block_ids, is_complete=is_complete)
         return state.counts.as_dict()
 
     def close(self) -> None:
         """Give every pin back."""
         self.end_pass()
-        self._ledger.close_all()
+        self._promises.close()
         self._requests.clear()
 
     def _drop(self, request_id: str) -> RequestState | None:
         self._matched.pop(request_id, None)
-        self.foreign.part(request_id)
-        self._offers.due_tokens.pop(request_id, None)
+        self._foreign.part(request_id)
+        self._agenda.dismiss(request_id)
         state = self._requests.pop(request_id, None)
-        if state is not None:
+        if state is not None and state.match is not None:
             state.release_match()
         return state
-
-    def _promise(
-        self,
-        request_id: str,
-        state: RequestState,
-        match: PendingMatch,
-        block_ids: Sequence[int],
-        num_external: int,
-    ) -> None:
-        first, num_blocks = match.first_block, num_external // self._block_tokens
-        ids = tuple(block_ids[first : first + num_blocks])
-        guard = None if state.resolution is None else state.resolution.guard
-        self._last_load_id += 1
-        # The engine counts on these blocks from now on. Should anything below fail, this job
-        # without references does, too, and the engine recomputes.
-        job = LoadJob(self._last_load_id, request_id, b"", ids, match.is_async, guard)
-        self._loads.append(job)
-        deadline_s = self._clock() + self._rules.lease_s
-        load = InFlightLoad(
-            request_id, match.lease, first, num_blocks, match.is_async, tuple(block_ids), deadline_s
-        )
-        self._ledger.open(job.load_id, load)
-        refs = bytes(match.lease.refs[: num_blocks * REF_BYTES])
-        self._loads[-1] = replace(job, refs=refs)
-
-    def _learn_load(self, report: LoadReport) -> None:
-        load = self._ledger.close(report.load_id)
-        state = self._requests.get(report.request_id)
-        if state is not None:
-            state.counts.add_load(report, self._block_tokens)
-            state.may_load = state.may_load and not report.failures
-        if report.failures and load is not None and not load.is_async:
-            contain_failed_load(
-                self._requests,
-                self._engine,
-                report.request_id,
-                load,
-                report.num_usable,
-                self._block_tokens,
-            )

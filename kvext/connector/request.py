@@ -1,18 +1,32 @@
 """One live request: its keys, what it was promised, what it got."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from kvext.connector.counts import RequestCounts
 from kvext.connector.namespaces import Resolution, Subject
 from kvext.connector.tradeoff import Choice
-from kvext.protocol.key import CHAIN_ROOT, CHAIN_TOKENS, KEY_BYTES, ExtendChain
+from kvext.errors import IdentityError
+from kvext.protocol.key import CHAIN_ROOT, CHAIN_TOKENS, KEY_BYTES
 from kvext.protocol.tier import Lease
 
-__all__ = ["BlockKeys", "PendingMatch", "RequestState"]
+__all__ = ["ExtendKeys", "PendingMatch", "RequestState", "TokenList"]
 
-BlockKeys = Callable[[bytes, bytes, int], bytes]
-"""The type of `kvext.protocol.key.block_keys`, which the native core offers too."""
+ExtendKeys = Callable[[bytes, bytes, list[int], int], bytes]
+"""The type of `kvext.pool.extend_keys`: the keys of some more blocks, then the last link."""
+
+
+class TokenList(Protocol):
+    """An engine's live sequence of tokens, which grows."""
+
+    def __len__(self) -> int:
+        """Tokens accepted so far."""
+        ...
+
+    def __getitem__(self, span: slice, /) -> list[int]:
+        """Some of them, copied."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +58,24 @@ class RequestState:
         match: What was found in the current scheduling pass, if anything.
         local_tokens: The engine's own hit at the last match.
         expected_tokens: That and what we load, at the last admission.
+        was_promised: Whether a load was ever planned for it.
         is_admitted: Whether the engine has given it blocks before.
         wait_until_s: When waiting for an adapter's digest ends; None before it begins.
         next_save: First block that has not been offered for saving.
+        due_tokens: Computed tokens that make it worth a look for what it can save.
         doubt_from: First block that a failed load has put in doubt, until it is settled, or None.
         save_limit: First block that must never be saved (it may stand on garbage), or None.
         counts: For the response.
     """
 
     __slots__ = (
-        "_block_keys",
         "_extend",
         "_keys",
         "_last_link",
         "choice",
         "counts",
         "doubt_from",
+        "due_tokens",
         "expected_tokens",
         "is_admitted",
         "local_tokens",
@@ -72,14 +88,14 @@ class RequestState:
         "tokens",
         "uncached",
         "wait_until_s",
+        "was_promised",
     )
 
     def __init__(
         self,
-        tokens: Sequence[int],
+        tokens: TokenList,
         subject: Subject,
-        extend: ExtendChain,
-        block_keys: BlockKeys,
+        extend: ExtendKeys,
     ) -> None:
         """Begin with nothing promised."""
         self.tokens = tokens
@@ -91,22 +107,23 @@ class RequestState:
         self.match: PendingMatch | None = None
         self.local_tokens = 0
         self.expected_tokens = 0
+        self.was_promised = False
         self.is_admitted = False
         self.wait_until_s: float | None = None
         self.next_save = 0
+        self.due_tokens = 0
         self.doubt_from: int | None = None
         self.save_limit: int | None = None
         self.counts = RequestCounts()
         self._extend = extend
         self._last_link = CHAIN_ROOT
-        self._block_keys = block_keys
         self._keys = bytearray()
 
     def keys(self, blocks: range, namespace: bytes, block_tokens: int) -> bytes:
-        """The keys of some blocks, whose tokens must all be accepted.
+        """The keys of some blocks, or none if the tokens cannot be named, which uncaches us.
 
         Args:
-            blocks: Consecutive block indices within the request.
+            blocks: Consecutive block indices within the request, whose tokens are all accepted.
             namespace: The request's namespace digest, the same at every call.
             block_tokens: Tokens a block, a multiple of 16, the same at every call.
 
@@ -115,24 +132,30 @@ class RequestState:
         """
         have, need = len(self._keys) // KEY_BYTES, blocks.stop
         if need > have:
-            links = self._extend(
-                self._last_link, self.tokens, have * block_tokens, need * block_tokens
-            )
-            self._keys += self._block_keys(namespace, links, block_tokens // CHAIN_TOKENS)
-            self._last_link = links[-KEY_BYTES:]
+            tokens = self.tokens[have * block_tokens : need * block_tokens]
+            if len(tokens) != (need - have) * block_tokens:
+                msg = f"{len(self.tokens)} tokens do not fill {need} blocks of {block_tokens}"
+                raise ValueError(msg)
+            try:
+                made = self._extend(
+                    self._last_link, namespace, tokens, block_tokens // CHAIN_TOKENS
+                )
+            except IdentityError as error:
+                self.refuse(str(error))
+                return b""
+            keys, link = made[:-KEY_BYTES], made[-KEY_BYTES:]
+            self._keys += keys  # the link must not go on without them
+            self._last_link = link
+            if blocks.start == have:
+                return keys
         return bytes(self._keys[blocks.start * KEY_BYTES : need * KEY_BYTES])
 
     def refuse(self, reason: str) -> None:
         """Have nothing to do with the cache from now on."""
         self.uncached = self.counts.reason = reason
 
-    def take_match(self) -> PendingMatch | None:
-        """Hand over what the last lookup found; its lease is the caller's then."""
-        match, self.match = self.match, None
-        return match
-
     def release_match(self) -> None:
         """Give up what the last lookup found, if the engine did not take it."""
-        match = self.take_match()
+        match, self.match = self.match, None
         if match is not None:
             match.lease.release()

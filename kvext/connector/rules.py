@@ -31,6 +31,10 @@ class EngineBlocks(Protocol):
         """Blocks in all; their ids are below this."""
         ...
 
+    def num_computed(self, request_id: str) -> int:
+        """A live request's tokens that have KV, or get it in steps that are planned already."""
+        ...
+
     def block_ids(self, request_id: str) -> Sequence[int]:
         """The blocks that a live request has now, in order; empty if it has none."""
         ...

@@ -144,15 +144,14 @@ class LoadOrRecompute:
 
     def learn(self, report: WorkerReport) -> None:
         """Take the measurements out of a report, which tells of one step and of loads."""
-        ours_s = sum(store.seconds for store in report.stores)
         for load in report.loads:
             if not load.failures:
                 self._load.observe(load.seconds, load.loaded_bytes)
-            if not load.is_async:
-                ours_s += load.seconds
         step = self._timer.end(report.step)
         if step is not None:
             seconds, num_tokens = step
+            ours_s = sum(store.seconds for store in report.stores)
+            ours_s += sum(load.seconds for load in report.loads if not load.is_async)
             self._compute.observe(seconds - ours_s, num_tokens)
 
     def choose(self, num_blocks: int) -> Choice:

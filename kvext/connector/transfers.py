@@ -132,9 +132,7 @@ class Transfers:
             return self._lost(job, "lost", begun_s)
         if job.guard is not None and not self._holds(job.guard):
             return self._lost(job, "adapter_changed", begun_s)
-        outcomes = self._edge.attempt(
-            "load blocks", lambda: self._mover.load(job.refs, job.block_ids), b""
-        )
+        outcomes = self._edge.attempt("load blocks", self._mover.load, b"", job.refs, job.block_ids)
         if len(outcomes) != num_blocks:
             return self._lost(job, "error", begun_s)
         num_loaded = outcomes.count(_LOADED)
@@ -173,9 +171,7 @@ class Transfers:
         if job.guard is not None and not self._holds(job.guard):
             return _rejected(job, "adapter_changed")
         outcomes: Sequence[int] = self._edge.attempt(
-            "store blocks",
-            lambda: self._mover.store(job.keys, job.namespace, job.block_ids),
-            b"",
+            "store blocks", self._mover.store, b"", job.keys, job.namespace, job.block_ids
         )
         if len(outcomes) != len(job.block_ids):
             return _rejected(job, "error")

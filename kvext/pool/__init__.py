@@ -5,8 +5,9 @@ The native core (`_core`) does what CPython cannot; this package gives it names 
 """
 
 from kvext.pool._core import Pages
-from kvext.pool.chain import block_keys, extend_chain
-from kvext.pool.pool import Lease, Pool, Reservation
+from kvext.pool.chain import block_keys, extend_chain, extend_keys
+from kvext.pool.lease import Lease
+from kvext.pool.pool import Pool, Reservation
 from kvext.pool.report import AttachedProcess, ClearReport, NamespaceUse, PoolStat
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "Reservation",
     "block_keys",
     "extend_chain",
+    "extend_keys",
 ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from kvext import errors
 from kvext.pool import _core
 
-__all__ = ["translated_faults"]
+__all__ = ["error_of", "translated_faults"]
 
 _VERSION_AT = 8  # behind the magic
 
@@ -27,12 +27,13 @@ def translated_faults(
     try:
         yield
     except _core.Fault as fault:
-        raise _error_of(fault, path, record_bytes, waited_s) from None
+        raise error_of(fault, path, record_bytes=record_bytes, waited_s=waited_s) from None
 
 
-def _error_of(
-    fault: _core.Fault, path: Path, record_bytes: int, waited_s: float
+def error_of(
+    fault: _core.Fault, path: Path, *, record_bytes: int = 0, waited_s: float = 0.0
 ) -> errors.PoolError:
+    """The tree's error for a fault of the core; arguments as for `translated_faults`."""
     kind, message = fault.args
     name = str(path)
     make: dict[str, Callable[[], errors.PoolError]] = {

@@ -14,50 +14,15 @@ from types import TracebackType
 from typing import Self
 
 from kvext.pool import _core
-from kvext.pool.faults import translated_faults
+from kvext.pool.faults import error_of, translated_faults
+from kvext.pool.lease import NOTHING, Lease
 from kvext.pool.report import AttachedProcess, ClearReport, NamespaceUse, PoolStat
 from kvext.protocol.layout import RecordShape
-from kvext.protocol.tier import REF_BYTES
 from kvext.protocol.transfer import StoreOutcome
 
-__all__ = ["Lease", "Pool", "Reservation"]
+__all__ = ["Pool", "Reservation"]
 
 DEFAULT_LOCK_WAIT_S = 0.2
-
-
-class Lease:
-    """Pinned records, from `Pool.match`; given back at the latest when it is collected."""
-
-    __slots__ = ("_pool", "_refs")
-
-    def __init__(self, pool: "Pool", refs: bytes) -> None:
-        """Take over pins that the pool has counted already."""
-        self._pool = pool
-        self._refs = refs
-
-    def __del__(self) -> None:
-        self.release()
-
-    @property
-    def num_blocks(self) -> int:
-        """Blocks held, from the first key on."""
-        return len(self._refs) // REF_BYTES
-
-    @property
-    def refs(self) -> bytes:
-        """16 bytes a block; any process that attached the pool can load by them."""
-        return self._refs
-
-    def keep(self, num_blocks: int) -> None:
-        """Give back all but the first `num_blocks`."""
-        surplus = self._refs[num_blocks * REF_BYTES :]
-        self._refs = self._refs[: num_blocks * REF_BYTES]
-        if surplus:
-            self._pool.unpin(surplus)
-
-    def release(self) -> None:
-        """Give the pins back; a second call does nothing."""
-        self.keep(0)
 
 
 class Reservation:
@@ -175,8 +140,11 @@ class Pool:
 
     def match(self, keys: bytes, shape: RecordShape) -> Lease:
         """Pin the longest prefix of `keys` (32 bytes each) that is stored in this shape."""
-        with self.translated():
-            return Lease(self, self._core.match(keys, shape.packed))
+        try:  # not `translated`, which costs more than the lookup
+            refs = self._core.match(keys, shape.packed)
+        except _core.Fault as fault:
+            raise error_of(fault, self.path) from None
+        return Lease(self.unpin, refs) if refs else NOTHING
 
     def unpin(self, refs: bytes) -> None:
         """Undo one pin of each record; `Lease` does it for you."""

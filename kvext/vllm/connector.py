@@ -6,7 +6,7 @@ vLLM makes one in its scheduler process and one in its worker. Every call goes t
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -131,7 +131,7 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     @override
     def wait_for_save(self) -> None:
         plan = self._bound_plan()
-        self._edge.attempt("save blocks", lambda: self._worker.save(plan), None)
+        self._edge.attempt("save blocks", self._worker.save, None, plan)
 
     @override
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
@@ -170,16 +170,14 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def on_new_request(self, request: "Request") -> None:
-        self._edge.attempt("meet a request", lambda: self._scheduler.begin(request), None)
+        self._edge.attempt("meet a request", self._scheduler.begin, None, request)
 
     @override
     def get_num_new_matched_tokens(
         self, request: "Request", num_computed_tokens: int
     ) -> tuple[int | None, bool]:
         match = self._edge.attempt(
-            "look up a request",
-            lambda: self._scheduler.match(request, num_computed_tokens),
-            NO_MATCH,
+            "look up a request", self._scheduler.match, NO_MATCH, request, num_computed_tokens
         )
         return (None if match.must_wait else match.num_tokens), match.is_async
 
@@ -189,10 +187,11 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     ) -> None:
         self._edge.attempt(
             "plan a load",
-            lambda: self._scheduler.allocate(
-                request.request_id, blocks.get_block_ids()[0], num_external_tokens
-            ),
+            self._scheduler.allocate,
             None,
+            request.request_id,
+            lambda: blocks.get_block_ids()[0],
+            num_external_tokens,
         )
 
     @override
@@ -208,20 +207,18 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
                 self._edge.attempt(
                     "attach to the pool", lambda: self._scheduler.meet_late(handshake), None
                 )
-            self._edge.attempt(
-                "learn from the worker", lambda: self._scheduler.learn(meta.report), None
-            )
+            self._edge.attempt("learn from the worker", self._scheduler.learn, None, meta.report)
 
     @override
     def request_finished_all_groups(
         self, request: "Request", block_ids: tuple[list[int], ...]
     ) -> tuple[bool, dict[str, Any] | None]:
         ids = block_ids[0] if block_ids else []
-        nothing: Mapping[str, object] = {}
+        nothing: dict[str, object] = {}
         counts = self._edge.attempt(
-            "part from a request", lambda: self._scheduler.finish(request, ids), nothing
+            "part from a request", self._scheduler.finish, nothing, request, ids
         )
-        return False, {self._response_name: dict(counts)}
+        return False, {self._response_name: counts}
 
     @override
     def take_events(self) -> "Iterable[KVCacheEvent]":

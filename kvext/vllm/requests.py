@@ -1,25 +1,20 @@
 """What of a vLLM request matters to the cache, in the connector's terms."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from vllm.v1.request import RequestStatus
 
 from kvext.connector.adapters import AdapterRef
 from kvext.connector.namespaces import Subject
-from kvext.connector.plan import ScheduledRequest
-from kvext.pool import extend_chain
 
 if TYPE_CHECKING:
     from vllm.v1.core.kv_cache_manager import KVCacheManager
-    from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.request import Request
 
 __all__ = [
     "VllmBlocks",
-    "due_requests",
     "ended_by_itself",
-    "extend_request_chain",
     "subject_of",
     "uncached_reason",
     "unread_reason",
@@ -32,6 +27,7 @@ _COMPLETE = frozenset(
         RequestStatus.FINISHED_REPETITION,
     }
 )
+_ANYBODY = Subject()
 
 
 class VllmBlocks:
@@ -48,6 +44,10 @@ class VllmBlocks:
     def num_blocks(self) -> int:
         """Blocks in all."""
         return int(self._manager.block_pool.num_gpu_blocks)
+
+    def num_computed(self, request_id: str) -> int:
+        """A request's computed tokens; while a step is planned, those before it."""
+        return int(self._requests[request_id].num_computed_tokens)
 
     def block_ids(self, request_id: str) -> Sequence[int]:
         """The blocks that a request has now."""
@@ -70,16 +70,13 @@ class VllmBlocks:
             request.num_computed_tokens = min(request.num_computed_tokens, num_tokens)
 
 
-def extend_request_chain(parent: bytes, tokens: Sequence[int], start: int, stop: int) -> bytes:
-    """`extend_chain` over vLLM's read-only token list, whose slices are plain lists."""
-    return extend_chain(parent, list(tokens[start:stop]), 0, stop - start)
-
-
 def subject_of(request: "Request") -> Subject:
     """Whose KV a request computes and with whom it may be shared."""
-    lora = request.lora_request
+    lora, salt = request.lora_request, request.cache_salt
+    if lora is None and not salt:
+        return _ANYBODY
     adapter = None if lora is None else AdapterRef(lora.lora_int_id, lora.lora_name, lora.lora_path)
-    return Subject(adapter, request.cache_salt or "")
+    return Subject(adapter, salt or "")
 
 
 def unread_reason(request: "Request", *, reads: bool) -> str:
@@ -102,19 +99,6 @@ def uncached_reason(request: "Request") -> str:
     if request.pooling_params is not None:
         return "unsupported: pooling"
     return ""
-
-
-def due_requests(
-    requests: Mapping[str, "Request"], output: "SchedulerOutput", due_tokens: Mapping[str, int]
-) -> Iterator[ScheduledRequest]:
-    """The requests of one step that compute up to what they are due at, as they were before it."""
-    for request_id, num_scheduled in output.num_scheduled_tokens.items():
-        request = requests.get(request_id)
-        if request is None:
-            continue
-        num_computed = request.num_computed_tokens
-        if num_computed + num_scheduled >= due_tokens.get(request_id, 0):
-            yield ScheduledRequest(request_id, request.num_tokens, num_computed, num_scheduled)
 
 
 def ended_by_itself(request: "Request") -> bool:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kvext.assembly import open_pool
@@ -16,7 +16,7 @@ from kvext.connector.planner import Planner
 from kvext.connector.report import WorkerReport
 from kvext.connector.rules import NO_MATCH, Match, PlanRules
 from kvext.errors import KvextError
-from kvext.pool import Pool, block_keys
+from kvext.pool import Pool, extend_keys
 from kvext.protocol.layout import KVLayout, RecordShape
 from kvext.vllm.adapter_hashes import AdapterHashes
 from kvext.vllm.epoch import process_epoch
@@ -30,9 +30,7 @@ from kvext.vllm.messages import KvextHandshake
 from kvext.vllm.model_identity import ModelIdentity
 from kvext.vllm.requests import (
     VllmBlocks,
-    due_requests,
     ended_by_itself,
-    extend_request_chain,
     subject_of,
     uncached_reason,
     unread_reason,
@@ -77,6 +75,8 @@ class SchedulerSide:
         self._hashes: AdapterHashes | None = None
         self._events: PoolEvents | None = None
         self._requests: dict[str, Request] = {}
+        transfer = vllm_config.kv_transfer_config
+        self._reads = transfer is not None and transfer.is_kv_consumer
         self._has_met = False
         self._refusal = "no worker has attached"
 
@@ -149,13 +149,12 @@ class SchedulerSide:
         if self._planner is None:
             return
         self._requests[request.request_id] = request
-        transfer = self._vllm_config.kv_transfer_config
         self._planner.begin(
             request.request_id,
             request.all_token_ids,
             subject_of(request),
             uncached=uncached_reason(request),
-            unread=unread_reason(request, reads=transfer is not None and transfer.is_kv_consumer),
+            unread=unread_reason(request, reads=self._reads),
         )
 
     def match(self, request: "Request", num_computed: int) -> Match:
@@ -164,7 +163,9 @@ class SchedulerSide:
             return NO_MATCH
         return self._planner.match(request.request_id, num_computed, request.num_tokens)
 
-    def allocate(self, request_id: str, block_ids: list[int], num_external: int) -> None:
+    def allocate(
+        self, request_id: str, block_ids: Callable[[], Sequence[int]], num_external: int
+    ) -> None:
         """Learn which blocks vLLM has given a request."""
         if self._planner is not None:
             self._planner.allocate(request_id, block_ids, num_external)
@@ -176,7 +177,7 @@ class SchedulerSide:
             return StepPlan()
         loads = planner.take_loads()
         nothing: tuple[SaveJob, ...] = ()
-        saves = self._edge.attempt("plan saves", lambda: self._plan_saves(planner, output), nothing)
+        saves = self._edge.attempt("plan saves", self._plan_saves, nothing, planner, output)
         self._edge.attempt("give pins back", planner.end_pass, None)
         step = planner.tradeoff.plan_step(
             output.total_num_scheduled_tokens, len(output.num_scheduled_tokens)
@@ -184,13 +185,11 @@ class SchedulerSide:
         return StepPlan(loads, saves, planner.failures_seen, step, planner.weights_epoch)
 
     def _plan_saves(self, planner: Planner, output: "SchedulerOutput") -> tuple[SaveJob, ...]:
-        requests = self._requests
-        planner.foreign.settle(lambda request_id: requests[request_id].num_computed_tokens)
-        saves = planner.plan_saves(due_requests(requests, output, planner.due_tokens))
+        saves = planner.plan_saves(output.num_scheduled_tokens)
         events = self._events
         if events is not None:
             for job in saves:
-                events.offer(requests[job.request_id], job)
+                events.offer(self._requests[job.request_id], job)
         return saves
 
     def learn(self, report: WorkerReport) -> None:
@@ -211,14 +210,13 @@ class SchedulerSide:
     def take_report(self) -> None:
         """The scheduler does no transfers to tell of."""
 
-    def finish(self, request: "Request", block_ids: list[int]) -> Mapping[str, object]:
+    def finish(self, request: "Request", block_ids: list[int]) -> dict[str, object]:
         """Part from a request; returns its counts for the response."""
         self._requests.pop(request.request_id, None)
         if self._planner is None:
             return {"reason": self._refusal}
-        return self._planner.finish(
-            request.request_id, block_ids, is_complete=ended_by_itself(request)
-        )
+        is_complete = ended_by_itself(request)
+        return self._planner.finish(request.request_id, block_ids, is_complete=is_complete)
 
     def close(self) -> None:
         """Give all pins back and detach."""
@@ -273,9 +271,7 @@ class SchedulerSide:
                 "name a namespace", lambda: pool.name_namespace(digest, label), None
             ),
         )
-        return Planner(
-            pool, blocks, namespaces, rules, time.monotonic, extend_request_chain, block_keys
-        )
+        return Planner(pool, blocks, namespaces, rules, time.monotonic, extend_keys)
 
     def _await_digest(self, model: ModelIdentity, wait_s: float) -> None:
         identity: Identity = model.wait(wait_s)

@@ -17,15 +17,16 @@ def test_tokens_that_nobody_of_ours_explains_limit_what_is_saved() -> None:
     planner, blocks = engine.planner, list(range(6))
     request.blocks = blocks
     planner.match("a", BLOCK_TOKENS, len(PROMPT))
-    planner.allocate("a", blocks, 0)
-    planner.foreign.settle(lambda _: 3 * BLOCK_TOKENS)
+    planner.allocate("a", lambda: blocks, 0)
+    request.num_computed = 3 * BLOCK_TOKENS
+    planner.plan_saves({})
     follower = engine.add("b", PROMPT)
     follower.blocks = [*blocks[:5], 6]
     planner.match("b", 5 * BLOCK_TOKENS, len(PROMPT))
-    planner.allocate("b", follower.blocks, 0)
-    planner.foreign.settle(lambda _: 5 * BLOCK_TOKENS)
+    planner.allocate("b", lambda: follower.blocks, 0)
+    follower.num_computed = 5 * BLOCK_TOKENS
+    planner.plan_saves({})
     request.is_running = follower.is_running = True
-    request.num_computed, follower.num_computed = 3 * BLOCK_TOKENS, 5 * BLOCK_TOKENS
     plan = engine.step()
     assert {job.request_id: job.block_ids for job in plan.saves} == {"a": (0,), "b": (0,)}
 

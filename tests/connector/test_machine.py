@@ -52,6 +52,17 @@ class EngineLife(RuleBasedStateMachine):
         self.engine.add(f"r{self.num_requests}", tokens)
         self.right |= expected_records(tokens)
 
+    @rule(count=st.integers(1, 2 * BLOCK_TOKENS), surplus=st.sampled_from([0, 0, 2]))
+    def decode(self, count: int, surplus: int) -> None:
+        """Whoever has computed all its tokens gets another, sometimes several."""
+        for _ in range(count):
+            for request in self.engine.requests.values():
+                is_done = request.num_computed == len(request.tokens)
+                if request.is_running and is_done and len(request.tokens) < 10 * BLOCK_TOKENS:
+                    request.tokens += [8] * (1 + surplus)
+                    self.right |= expected_records(request.tokens)
+            self.engine.step()
+
     @rule(count=st.integers(1, 4))
     def step(self, count: int) -> None:
         for _ in range(count):

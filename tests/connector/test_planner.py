@@ -88,7 +88,7 @@ def test_a_load_that_is_never_reported_gives_its_pins_back_at_the_deadline() -> 
     engine = ToyEngine(tier)
     engine.add("b", PROMPT)
     match = engine.planner.match("b", 0, len(PROMPT))
-    engine.planner.allocate("b", list(range(6)), match.num_tokens)
+    engine.planner.allocate("b", lambda: list(range(6)), match.num_tokens)
     engine.planner.end_pass()
     assert tier.num_pins == 5
     engine.clock.now_s = 11.0
@@ -160,7 +160,7 @@ def test_a_promise_is_kept_even_if_its_lease_is_gone() -> None:
     engine = ToyEngine(tier)
     request = engine.add("b", PROMPT)
     match = engine.planner.match("b", 0, len(PROMPT))
-    engine.planner.allocate("b", list(range(6)), match.num_tokens)
+    engine.planner.allocate("b", lambda: list(range(6)), match.num_tokens)
     (job,) = engine.planner.take_loads()
     assert len(job.refs) == 5 * 16
     assert len(job.block_ids) == 5
@@ -213,3 +213,45 @@ def test_a_request_that_may_not_load_says_why() -> None:
     engine.planner.begin("r", PROMPT, Subject(), unread="not_asked: because")
     assert engine.planner.match("r", 0, len(PROMPT)) == NO_MATCH
     assert engine.planner.finish("r", [], is_complete=True)["reason"] == "not_asked: because"
+
+
+def test_block_that_is_decoded_is_saved_in_the_step_that_fills_it() -> None:
+    tier = FakeTier()
+    engine = ToyEngine(tier)
+    requests = [engine.add(f"r{number}", [number] * (20 + number)) for number in range(3)]
+    engine.step()
+    for _ in range(4 * BLOCK_TOKENS):
+        for request in requests:
+            request.tokens.append(len(request.tokens))
+        engine.step()
+        right: dict[bytes, bytes] = {}
+        for request in requests:
+            right |= expected_records(request.tokens)
+        assert tier.records() == right
+
+
+def test_request_that_sits_out_some_steps_saves_its_block_when_it_is_full() -> None:
+    tier = FakeTier()
+    engine = ToyEngine(tier)
+    request = engine.add("a", PROMPT)
+    engine.step()
+    engine.step()
+    for _ in range(BLOCK_TOKENS - 3):
+        for _ in range(2):
+            engine.step()  # computes nothing of it
+        request.tokens.append(7)
+        engine.step()
+    assert tier.records() == expected_records(request.tokens)
+    assert len(tier.records()) == 6
+
+
+def test_drafts_that_fill_a_block_early_do_not_delay_it() -> None:
+    tier = FakeTier()
+    engine = ToyEngine(tier)
+    request = engine.add("a", PROMPT)
+    engine.step()
+    engine.step()
+    for _ in range(6):
+        request.tokens += [5, 6, 7, 8, 9]
+        engine.step()
+        assert tier.records() == expected_records(request.tokens)

@@ -17,13 +17,12 @@ from kvext.connector.edge import Edge
 from kvext.connector.identity import DigestQueue, Identity
 from kvext.connector.mover import DirectMover
 from kvext.connector.namespaces import NamespaceBook, Subject
-from kvext.connector.plan import ScheduledRequest, StepPlan
+from kvext.connector.plan import StepPlan
 from kvext.connector.planner import Planner
 from kvext.connector.report import WorkerReport
 from kvext.connector.rules import PlanRules
 from kvext.connector.transfers import Transfers
 from kvext.protocol.digest import WeightsSnapshot
-from kvext.protocol.key import block_keys, extend_chain
 from kvext.testing.tier import FakePages, FakeTier
 from tests.connector.toy_parts import (
     BLOCK_TOKENS,
@@ -34,6 +33,7 @@ from tests.connector.toy_parts import (
     ManualClock,
     ManualExecutor,
     block_bytes,
+    extend_keys,
 )
 
 PROMPT = list(range(100, 100 + 5 * BLOCK_TOKENS + 3))
@@ -102,13 +102,16 @@ class ToyEngine:
             lambda: Identity.known(MODEL), LAYOUT, adapters, "toy", lambda *_: None
         )
         rules = PlanRules(SHAPE, PIECE_BYTES, async_loads=async_loads, lease_s=10.0)
-        return Planner(self.tier, self, namespaces, rules, self.clock, extend_chain, block_keys)
+        return Planner(self.tier, self, namespaces, rules, self.clock, extend_keys)
 
     # What the planner asks
 
     @property
     def num_blocks(self) -> int:
         return len(self._pages.layers[0])
+
+    def num_computed(self, request_id: str) -> int:
+        return self.requests[request_id].num_computed
 
     def block_ids(self, request_id: str) -> Sequence[int]:
         request = self.requests.get(request_id)
@@ -140,15 +143,9 @@ class ToyEngine:
         scheduled: dict[str, int] = {}
         for request in list(self.requests.values()):
             self._schedule(request, scheduled)
-        self.planner.foreign.settle(lambda name: self.requests[name].num_computed)
         plan = StepPlan(
             self.planner.take_loads(),
-            self.planner.plan_saves(
-                ScheduledRequest(name, len(self.requests[name].tokens), request_computed, count)
-                for name, count in scheduled.items()
-                for request_computed in (self.requests[name].num_computed,)
-                if request_computed + count >= self.planner.due_tokens[name]
-            ),
+            self.planner.plan_saves(scheduled),
             self.planner.failures_seen,
             self.planner.tradeoff.plan_step(sum(scheduled.values()), len(scheduled)),
             weights_epoch=self.planner.weights_epoch,
@@ -198,7 +195,10 @@ class ToyEngine:
         if request.is_loading:
             return
         request.is_running = True
-        left = len(request.tokens) - request.num_computed
+        while len(request.blocks) * BLOCK_TOKENS < len(request.tokens) and self._free:
+            request.blocks.append(self._allocate())
+        room = len(request.blocks) * BLOCK_TOKENS
+        left = min(len(request.tokens), room) - request.num_computed
         if left > 0:
             scheduled[request.request_id] = min(left, self._chunk_blocks * BLOCK_TOKENS)
 
@@ -216,7 +216,7 @@ class ToyEngine:
             self._release(request)
             return False
         request.blocks = local + [self._allocate() for _ in range(needed - len(local))]
-        self.planner.allocate(request.request_id, request.blocks, match.num_tokens)
+        self.planner.allocate(request.request_id, lambda: request.blocks, match.num_tokens)
         request.num_computed = num_local + match.num_tokens
         request.is_loading = match.is_async and match.num_tokens > 0
         if not request.is_loading:

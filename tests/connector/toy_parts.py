@@ -61,3 +61,11 @@ def expected_records(tokens: Sequence[int]) -> dict[bytes, bytes]:
 
 def block_bytes(previous: bytes, tokens: Sequence[int]) -> bytes:
     return hashlib.sha256(previous + repr(list(tokens)).encode()).digest()
+
+
+def extend_keys(
+    parent: bytes, namespace: bytes, tokens: Sequence[int], links_per_block: int
+) -> bytes:
+    """`kvext.pool.extend_keys` by the definitions."""
+    links = extend_chain(parent, tokens, 0, len(tokens))
+    return block_keys(namespace, links, links_per_block) + (links or parent)[-KEY_BYTES:]

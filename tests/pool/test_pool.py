@@ -378,3 +378,27 @@ def test_observer_of_an_unused_region_sees_an_empty_pool(region: Path) -> None:
     with Pool.attach(region) as observer:
         assert (observer.stat().num_extents, observer.namespaces()) == (0, [])
         assert observer.clear().num_dropped == 0
+
+
+@pytest.mark.parametrize("num_missing", [0, 1, 60, 61, 200])
+def test_long_and_short_matches_find_the_same(pool: Pool, num_missing: int) -> None:
+    memory = EngineMemory()
+    store(pool, memory, [1, 2, 3])
+    keys = [*map(key_of, [1, 2, 3]), *(key_of(1000 + number) for number in range(num_missing))]
+    lease = pool.match(b"".join(keys), SHAPE)
+    assert lease.num_blocks == 3
+    assert set(pool.load(lease.refs, memory.pages, [4, 5, 6])) == {LoadOutcome.LOADED}
+    assert pool.stat().num_pinned == 3
+    lease.release()
+    assert pool.stat().num_pinned == 0
+
+
+def test_release_of_a_miss_changes_no_other_lease(pool: Pool) -> None:
+    store(pool, EngineMemory(), [1])
+    held = pool.match(key_of(1), SHAPE)
+    misses = [pool.match(key_of(2), SHAPE) for _ in range(3)]
+    for miss in misses:
+        miss.release()
+        assert (miss.num_blocks, miss.refs) == (0, b"")
+    assert held.num_blocks == 1
+    assert pool.stat().num_pinned == 1
