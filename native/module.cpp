@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "bytes.hpp"
@@ -73,11 +74,10 @@ u32 token_at(PyObject** items, u64 i) {
 }
 
 // Reading an integer runs no Python code (what is none is refused), so the list cannot shrink meanwhile.
-void advance_over(Chain& chain, const nb::list& tokens, u64 at) {
+void copy_tokens(const nb::list& tokens, u64 start, u64 stop, u32* out) {
+  if (tokens.size() < stop) throw nb::value_error("the list of tokens has become shorter meanwhile");
   PyObject** items = reinterpret_cast<PyListObject*>(tokens.ptr())->ob_item;
-  u32 next[kChainTokens];
-  for (u64 i = 0; i < kChainTokens; ++i) next[i] = token_at(items, at + i);
-  chain.advance(next);
+  for (u64 at = start; at < stop; ++at) *out++ = token_at(items, at);
 }
 
 // Fresh bytes to be filled in place.
@@ -96,8 +96,9 @@ nb::bytes extend_chain(nb::bytes parent, nb::list tokens, u64 start, u64 stop) {
   nb::bytes links = bytes_of((stop - start) / kChainTokens * 32);
   u8* out = writable(links);
   for (u64 at = start; at < stop; at += kChainTokens, out += 32) {
-    advance_over(chain, tokens, at);
-    std::memcpy(out, chain.link().data(), 32);
+    u32 next[kChainTokens];
+    copy_tokens(tokens, at, at + kChainTokens, next);
+    std::memcpy(out, chain.advance(next).data(), 32);
   }
   return links;
 }
@@ -113,6 +114,9 @@ nb::bytes block_keys(nb::bytes name_space, nb::bytes links, u64 links_per_block)
   });
 }
 
+// So few links that giving the GIL away would cost more than they do.
+constexpr u64 kQuickLinks = 512;
+
 // Both in one call: the keys of whole blocks, and behind them the last link, to go on from.
 nb::bytes extend_keys(nb::bytes parent, nb::bytes name_space, nb::list tokens, u64 links_per_block) {
   Chain chain(digest_of(parent));
@@ -122,11 +126,25 @@ nb::bytes extend_keys(nb::bytes parent, nb::bytes name_space, nb::list tokens, u
     throw nb::value_error((std::to_string(tokens.size()) + " tokens are no whole blocks of " + std::to_string(links_per_block) + " links of 16").c_str());
   nb::bytes keys = bytes_of((num_links / links_per_block + 1) * 32);
   u8* out = writable(keys);
-  for (u64 link = 0; link < num_links; ++link) {
-    advance_over(chain, tokens, link * kChainTokens);
-    if ((link + 1) % links_per_block != 0) continue;
-    std::memcpy(out, chain.key(ns).data(), 32);
-    out += 32;
+  u64 link = 0;
+  const auto advance = [&](const u32* token, u64 stop) {
+    for (; link < stop; ++link, token += kChainTokens) {
+      chain.advance(*reinterpret_cast<const u32(*)[kChainTokens]>(token));
+      if ((link + 1) % links_per_block != 0) continue;
+      std::memcpy(out, chain.key(ns).data(), 32);
+      out += 32;
+    }
+  };
+  std::vector<u32> next(std::min(num_links, kQuickLinks) * kChainTokens);
+  while (link < num_links) {
+    const u64 stop = std::min(num_links, link + kQuickLinks);
+    copy_tokens(tokens, link * kChainTokens, stop * kChainTokens, next.data());
+    if (num_links <= kQuickLinks) {
+      advance(next.data(), stop);
+    } else {
+      nb::gil_scoped_release release;
+      advance(next.data(), stop);
+    }
   }
   std::memcpy(out, chain.link().data(), 32);
   return keys;

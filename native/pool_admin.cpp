@@ -1,6 +1,7 @@
 // The part of Pool that people look through: statistics, namespaces, clearing, closing.
 #include <algorithm>
 #include <cstdio>
+#include <new>
 
 #include "fault.hpp"
 #include "pool.hpp"
@@ -163,6 +164,7 @@ void Pool::abandon_after_fork() {
   // The child shares our open file description: closing its copy of the descriptor leaves the parent's
   // locks alone, unlocking would not. The thread of prefault_ does not exist here: leak its handle.
   static_cast<void>(prefault_.release());
+  new (&in_use_) std::shared_mutex;  // a thread that does not exist here may have held it
   space_.reset();
   index_.reset();
   self_.reset();

@@ -43,8 +43,13 @@ class Agenda:
             later.append(request_id)
 
     def keep_off(self, request_id: str, num_steps: int) -> None:
-        """Put a request off if nothing else has: one that was not called has its step already."""
-        if request_id in self._called:
+        """Put a request off, though not beyond the step that it has if it was not called.
+
+        Several tokens may be followed by single ones, which have nobody looked at: a step that
+        was chosen before them is too late. Who was dismissed stays so.
+        """
+        step = self._step + num_steps
+        if request_id in self._called or step < self._step_of.get(request_id, 0):
             self.put_off(request_id, num_steps)
 
     def dismiss(self, request_id: str) -> None:
@@ -56,7 +61,7 @@ class Agenda:
         """Begin the next step.
 
         Args:
-            num_scheduled: By request, the tokens that the step computes.
+            num_scheduled: By request, the tokens that the step computes; at least one each.
 
         Returns:
             Those of them that are worth a look, each once.

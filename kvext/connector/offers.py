@@ -1,7 +1,7 @@
 """Which blocks a step offers to the tier: full, final, ours, and each once."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from kvext.connector.agenda import Agenda
 from kvext.connector.doubt import settle_doubt
@@ -49,9 +49,10 @@ class Offers:
         self._agenda.call(request_id)
 
     def look_at_all(self, requests: Mapping[str, RequestState]) -> None:
-        """Have every request looked at in its next step."""
+        """Have every request looked at in its next step; the engine's queue may be long."""
         for request_id, state in requests.items():
-            self.look_at(request_id, state)
+            if state.is_admitted:  # else it is once it has blocks
+                self.look_at(request_id, state)
 
     def plan(
         self, requests: Mapping[str, RequestState], num_scheduled: Mapping[str, int]
@@ -66,28 +67,51 @@ class Offers:
             What the worker shall offer after the forward pass.
         """
         jobs: list[SaveJob] = []
-        agenda, num_computed = self._agenda, self._engine.num_computed
-        for request_id in agenda.choose(num_scheduled):
-            state = requests.get(request_id)
-            if state is None:
-                agenda.dismiss(request_id)
-                continue
-            before = num_computed(request_id)
-            after = before + num_scheduled[request_id]
-            if after < state.due_tokens:
-                agenda.keep_off(request_id, self._num_steps(state, after))
-                continue
-            if state.doubt_from is not None:
-                settle_doubt(state, before, self._block_tokens)
-            if state.uncached or state.save_limit is not None:
-                job = self._look_closer(request_id, state, after)
-            else:
-                job = self._save(request_id, state, after)
-                state.due_tokens = (state.next_save + 1) * self._block_tokens
-                agenda.put_off(request_id, self._num_steps(state, after))
-            if job is not None:
-                jobs.append(job)
+        chosen = self._agenda.choose(num_scheduled)
+        state: RequestState | None = None
+        try:
+            for request_id in chosen:
+                state = requests.get(request_id)
+                if state is None:
+                    self._agenda.dismiss(request_id)
+                    continue
+                job = self._look(request_id, state, num_scheduled[request_id])
+                if job is not None:
+                    jobs.append(job)
+        except Exception:
+            if state is not None:
+                state.refuse("error: its blocks could not be offered; the engine's log says why")
+            self._take_back(requests, chosen, jobs)
+            raise
         return tuple(jobs)
+
+    def _take_back(
+        self, requests: Mapping[str, RequestState], chosen: Iterable[str], jobs: Iterable[SaveJob]
+    ) -> None:
+        """A plan has failed and nobody gets its jobs: have the next one choose the same blocks."""
+        for job in jobs:
+            state = requests[job.request_id]
+            state.next_save = job.first_block
+            state.counts.unreported_stores -= len(job.block_ids)
+        for request_id in chosen:
+            if request_id in requests:
+                self.look_at(request_id, requests[request_id])
+
+    def _look(self, request_id: str, state: RequestState, num_scheduled: int) -> SaveJob | None:
+        """Offer what a step makes final of a request, and say when to look at it again."""
+        before = self._engine.num_computed(request_id)
+        after = before + num_scheduled
+        if after < state.due_tokens:
+            self._agenda.keep_off(request_id, self._num_steps(state, after))
+            return None
+        if state.doubt_from is not None:
+            settle_doubt(state, before, self._block_tokens)
+        if state.uncached or state.save_limit is not None:
+            return self._look_closer(request_id, state, after)
+        job = self._save(request_id, state, after)
+        state.due_tokens = (state.next_save + 1) * self._block_tokens
+        self._agenda.put_off(request_id, self._num_steps(state, after))
+        return job
 
     def _look_closer(self, request_id: str, state: RequestState, after: int) -> SaveJob | None:
         """See what a request may offer of which something may not be offered."""

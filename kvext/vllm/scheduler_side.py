@@ -177,20 +177,17 @@ class SchedulerSide:
             return StepPlan()
         loads = planner.take_loads()
         nothing: tuple[SaveJob, ...] = ()
-        saves = self._edge.attempt("plan saves", self._plan_saves, nothing, planner, output)
+        counts = output.num_scheduled_tokens
+        saves = self._edge.attempt("plan saves", planner.plan_saves, nothing, counts)
+        if saves and self._events is not None:
+            self._edge.attempt("name saves in events", self._name_saves, None, self._events, saves)
         self._edge.attempt("give pins back", planner.end_pass, None)
-        step = planner.tradeoff.plan_step(
-            output.total_num_scheduled_tokens, len(output.num_scheduled_tokens)
-        )
+        step = planner.tradeoff.plan_step(output.total_num_scheduled_tokens, len(counts))
         return StepPlan(loads, saves, planner.failures_seen, step, planner.weights_epoch)
 
-    def _plan_saves(self, planner: Planner, output: "SchedulerOutput") -> tuple[SaveJob, ...]:
-        saves = planner.plan_saves(output.num_scheduled_tokens)
-        events = self._events
-        if events is not None:
-            for job in saves:
-                events.offer(self._requests[job.request_id], job)
-        return saves
+    def _name_saves(self, events: PoolEvents, saves: Sequence[SaveJob]) -> None:
+        for job in saves:
+            events.offer(self._requests[job.request_id], job)
 
     def learn(self, report: WorkerReport) -> None:
         """Hear what the worker did."""

@@ -52,6 +52,23 @@ def test_request_that_has_its_step_keeps_it() -> None:
     assert agenda.choose({"a": 1}) == ["a"]
 
 
+def test_several_tokens_bring_the_step_of_a_request_forward() -> None:
+    agenda = Agenda()
+    agenda.put_off("a", 9)
+    assert agenda.choose({"a": 6}) == ["a"]
+    agenda.keep_off("a", 2)
+    assert agenda.choose({"a": 1}) == []
+    assert agenda.choose({"a": 1}) == ["a"]
+
+
+def test_dismissed_request_is_not_kept_for_later() -> None:
+    agenda = Agenda()
+    agenda.dismiss("a")
+    assert agenda.choose({"a": 2}) == ["a"]
+    agenda.keep_off("a", 1)
+    assert agenda.choose({"a": 1}) == []
+
+
 def test_dismissed_request_is_not_chosen_again() -> None:
     agenda = Agenda()
     agenda.call("a")
@@ -82,4 +99,6 @@ def test_nobody_is_looked_at_too_late(steps: list[dict[str, int]], goal: int) ->
         for name in chosen:
             if lacks[name] <= 0:
                 lacks[name] = goal
-            agenda.put_off(name, lacks[name])
+                agenda.put_off(name, goal)
+            else:
+                agenda.keep_off(name, lacks[name])

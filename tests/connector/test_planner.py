@@ -255,3 +255,17 @@ def test_drafts_that_fill_a_block_early_do_not_delay_it() -> None:
         request.tokens += [5, 6, 7, 8, 9]
         engine.step()
         assert tier.records() == expected_records(request.tokens)
+
+
+def test_single_tokens_after_drafts_do_not_delay_a_block() -> None:
+    tier = FakeTier()
+    engine = ToyEngine(tier)
+    request = engine.add("a", PROMPT[: 2 * BLOCK_TOKENS])
+    engine.step()
+    request.tokens += [5] * 7
+    engine.step()
+    for _ in range(BLOCK_TOKENS - 7):
+        request.tokens.append(6)
+        engine.step()
+    assert tier.records() == expected_records(request.tokens)
+    assert tier.num_records == 3

@@ -24,6 +24,7 @@ from kvext.connector.rules import PlanRules
 from kvext.connector.transfers import Transfers
 from kvext.protocol.digest import WeightsSnapshot
 from kvext.testing.tier import FakePages, FakeTier
+from tests.connector.attentive import AttentivePlanner
 from tests.connector.toy_parts import (
     BLOCK_TOKENS,
     LAYOUT,
@@ -102,7 +103,7 @@ class ToyEngine:
             lambda: Identity.known(MODEL), LAYOUT, adapters, "toy", lambda *_: None
         )
         rules = PlanRules(SHAPE, PIECE_BYTES, async_loads=async_loads, lease_s=10.0)
-        return Planner(self.tier, self, namespaces, rules, self.clock, extend_keys)
+        return AttentivePlanner(self.tier, self, namespaces, rules, self.clock, extend_keys)
 
     # What the planner asks
 

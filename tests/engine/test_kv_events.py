@@ -103,3 +103,18 @@ def test_router_sees_blocks_that_the_pool_stored_and_that_it_dropped(
     with attached(pool_options) as pool:
         assert pool.clear().num_dropped >= len(hashes)
     assert set(hashes) <= removed_after(engine, router, set(hashes))
+
+
+def test_blocks_that_cannot_be_named_in_events_are_stored_all_the_same(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kvext.vllm.kv_events import PoolEvents  # noqa: PLC0415 - needs the engine
+
+    def fail(*_: object) -> None:
+        raise TypeError
+
+    monkeypatch.setattr(PoolEvents, "offer", fail)
+    tokens = prompt(791, 200)
+    engine.ask(tokens)
+    engine.forget_local()
+    assert engine.ask(tokens).kvext["pool_tokens"] == 192

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "bytes.hpp"
+#include "chain.hpp"
 #include "fault.hpp"
 #include "pool.hpp"
 #include "sha256.hpp"
@@ -64,6 +65,21 @@ void sha256_of_known_messages() {
   const u8 abc[] = {'a', 'b', 'c'};
   CHECK(hex(sha256_short(abc, 3)) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(hex(sha256_short(abc, 0)) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+void chain_goes_on_from_its_last_link() {
+  const u8 root[32] = {7}, name_space[32] = {9};
+  const u32 first[kChainTokens] = {1, 2, 0xffffffff}, second[kChainTokens] = {3};
+  u8 message[32 + sizeof first], named[64];
+  std::memcpy(message, root, 32);
+  std::memcpy(message + 32, first, sizeof first);
+  Chain chain{std::span<const u8, 32>(root)};
+  CHECK(chain.advance(first) == sha256_short(message, sizeof message));
+  std::memcpy(named, name_space, 32);
+  std::memcpy(named + 32, chain.link().data(), 32);
+  CHECK(chain.key(name_space) == sha256_short(named, sizeof named));
+  Chain later{std::span<const u8, 32>(chain.link())};
+  CHECK(later.advance(second) == chain.advance(second) && later.key(name_space) == chain.key(name_space));
 }
 
 void streaming_copy_at_every_alignment() {
@@ -229,6 +245,7 @@ void recovery_rebuilds_the_free_list(const char* path) {
 
 int main(int, char** argv) {
   sha256_of_known_messages();
+  chain_goes_on_from_its_last_link();
   streaming_copy_at_every_alignment();
   geometry_fits_or_is_refused();
   Region::initialise(argv[1]);

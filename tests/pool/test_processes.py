@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -263,6 +264,37 @@ def test_forked_child_forgets_the_pool_and_leaves_the_parents_locks_alone(
         assert len(other.stat().processes) == 2
         assert other.reap() == 0
     assert pool.match(key_of(0), SHAPE).num_blocks == 0
+
+
+def test_child_forked_while_a_thread_uses_the_pool_does_not_hang(pool: Pool) -> None:
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            pool.stat()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        children = [_forked_match(pool) for _ in range(20)]
+    finally:
+        done.set()
+        looking.join()
+    statuses = [os.waitpid(child, 0)[1] for child in children]
+    assert [os.waitstatus_to_exitcode(status) for status in statuses] == [0] * 20
+
+
+def _forked_match(pool: Pool) -> int:
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)  # a child that hangs is killed
+        try:
+            pool.match(key_of(0), SHAPE)
+        except PoolDetached:
+            os._exit(0)
+        os._exit(1)
+    return child
 
 
 def test_more_processes_than_the_table_holds_are_refused(region: Path) -> None:
