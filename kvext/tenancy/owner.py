@@ -102,15 +102,10 @@ class Owner:
 
     def is_idle(self, now_ms: int) -> bool:
         """Whether it has been silent for longer than it ever was, by far."""
-        tuning = self._tuning
-        return self._is_silent(now_ms, tuning.patience_s, tuning.patience_gaps)
-
-    def is_gone(self, now_ms: int) -> bool:
-        """Whether it has been silent for so long that it will hardly come back to its blocks."""
-        return self._is_silent(now_ms, self._tuning.gone_s, self._tuning.gone_gaps)
-
-    def _is_silent(self, now_ms: int, seconds: float, gaps: float) -> bool:
-        return now_ms - self._last_ms > max(seconds * 1000, gaps * self._longest_gap_ms)
+        patience_ms = self._tuning.patience_s * 1000
+        return now_ms - self._last_ms > max(
+            patience_ms, self._tuning.patience_gaps * self._longest_gap_ms
+        )
 
     def demand(self, now_ms: int, growth: int) -> Demand:
         """What it asks for now.
@@ -133,7 +128,7 @@ class Owner:
         return not self.shadows.any_hit and self.shadows.turnovers >= self._tuning.useless_after
 
     def _due(self, now_ms: int) -> int:
-        if self._is_useless() or self.is_gone(now_ms):
+        if self._is_useless():
             return 0
         if self.is_idle(now_ms):
             return self.share.floor

@@ -90,12 +90,13 @@ class LowBlocks:
 class SetAside:
     """Blocks of high priority that the policy gave up."""
 
-    __slots__ = ("_ends", "_live", "_order", "size")
+    __slots__ = ("_live", "_order", "_over", "_steps", "size")
 
     def __init__(self) -> None:
         self._live: dict[int, Touch] = {}
         self._order: list[tuple[int, Touch, int]] = []
-        self._ends: list[tuple[float, int]] = []
+        self._steps: list[tuple[float, int]] = []
+        self._over: dict[int, None] = {}
         self.size = 0
 
     def __contains__(self, key: int) -> bool:
@@ -105,42 +106,54 @@ class SetAside:
         """Set a block aside."""
         self._live[key] = touch
         self.size += touch.size
-        heappush(self._order, (standing.priority(now_ms), touch, key))
-        heappush(self._ends, (standing.until_ms, key))
+        self._enter(key, standing, now_ms)
         if len(self._order) > 2 * len(self._live) + _FEW:
             self._order = [entry for entry in set(self._order) if self._is_live(entry)]
             heapify(self._order)
-        if len(self._ends) > 2 * len(self._live) + _FEW:
-            self._ends = [end for end in set(self._ends) if end[1] in self._live]
-            heapify(self._ends)
+        if len(self._steps) > 2 * len(self._live) + _FEW:
+            self._steps = [step for step in set(self._steps) if step[1] in self._live]
+            heapify(self._steps)
 
     def discard(self, key: int) -> None:
         """Take a block back; others are ignored."""
         touch = self._live.pop(key, None)
         if touch is not None:
             self.size -= touch.size
+            self._over.pop(key, None)
 
     def take_over(self, now_ms: int, standings: Mapping[int, Standing]) -> Iterator[int]:
         """Take out the blocks whose priority is over, as far as they are asked for."""
-        while self._ends and self._ends[0][0] <= now_ms:
-            _, key = heappop(self._ends)
-            if key in self._live and standings[key].until_ms <= now_ms:
-                self.discard(key)
-                yield key
+        self._step(now_ms, standings)
+        while self._over:
+            key = next(iter(self._over))
+            self.discard(key)
+            yield key
 
     def take_lowest(self, now_ms: int, standings: Mapping[int, Standing]) -> int:
         """Take out the lowest, longest untouched and deepest block; there must be one."""
+        self._step(now_ms, standings)
         while True:
             entry = heappop(self._order)
-            if not self._is_live(entry):
-                continue
-            priority, touch, key = entry
-            current = standings[key].priority(now_ms)
-            if current < priority:  # one of its claims is over
-                heappush(self._order, (current, touch, key))
-                continue
-            self.discard(key)
-            return key
+            priority, _, key = entry
+            # Other entries are of an earlier time, or of before a claim was over.
+            if self._is_live(entry) and priority == standings[key].priority(now_ms):
+                self.discard(key)
+                return key
+
+    def _enter(self, key: int, standing: Standing, now_ms: int) -> None:
+        heappush(self._order, (standing.priority(now_ms), self._live[key], key))
+        change_ms = standing.next_change_ms(now_ms)
+        if change_ms < math.inf:
+            heappush(self._steps, (change_ms, key))
+
+    def _step(self, now_ms: int, standings: Mapping[int, Standing]) -> None:
+        """Enter blocks anew of which a claim is over."""
+        while self._steps and self._steps[0][0] <= now_ms:
+            _, key = heappop(self._steps)
+            if key in self._live:
+                self._enter(key, standings[key], now_ms)
+                if standings[key].until_ms <= now_ms:
+                    self._over[key] = None
 
     def _is_live(self, entry: tuple[int, Touch, int]) -> bool:
         return self._live.get(entry[2]) == entry[1]

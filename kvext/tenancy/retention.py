@@ -164,6 +164,10 @@ class Standing:
                 return claim.priority
         return DEFAULT_PRIORITY
 
+    def next_change_ms(self, now_ms: int) -> float:
+        """When the priority will be another; infinite if never."""
+        return next((claim.until_ms for claim in self.claims if now_ms < claim.until_ms), math.inf)
+
     def join(self, other: "Standing") -> "Standing":
         """What both claim together: at any time the higher of the two."""
         if self.claims == other.claims:

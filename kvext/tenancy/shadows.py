@@ -20,6 +20,9 @@ _MOST_ENDS = 1 << 16
 _MOST_USES = 4
 _LEAST_MEMORY_BLOCKS = 10_000
 _SPENT_IN = 0.25
+"""Part of the memory in which a surplus is spent."""
+_SAMPLE_ERROR = 0.03
+"""What a sample shows beyond what is fair may be chance up to this."""
 _TOLERANCE = 0.02
 
 
@@ -253,6 +256,8 @@ class Shadows:
             now_ms: The time.
         """
         at = self._seen_blocks
+        if self._sample.one_of > 1:
+            fair += _SAMPLE_ERROR
         surplus = self._shared.total(at) - fair * self._alone.total(at)
         rate = self._saved[0].rate(at) - max(0.0, surplus) / (_SPENT_IN * self._fair_memory)
         return max(0.0, rate) * self.rate(now_ms)

@@ -5,8 +5,8 @@ should hold, and together they are the capacity. Space that an owner does not us
 and comes back when it wants it: victims come from the owner furthest above its target.
 
 Invariant: the sizes together are at most the capacity after each call; no owner exceeds its
-ceiling; none loses blocks to another unless it holds more than its floor, is long gone, or never
-had a hit (see `Tuning`); whatever left was named once.
+ceiling; none loses blocks to another unless it holds more than its floor, or never had a hit
+(`Tuning.useless_after`); whatever left was named once.
 """
 
 import math

@@ -24,13 +24,9 @@ class Tuning:
         known_after: Turnovers of its entitlement after which a tenant's shadows are believed.
         useless_after: Turnovers of its entitlement after which space is lent that a tenant has
             never had a use for, its floor included: not one hit in any shadow. The first hit
-            brings it back. Infinity keeps floors whatever they are used for.
+            brings it back. Infinity keeps floors hard, whatever they are used for.
         patience_s: A tenant is idle after so long without a request, or ...
         patience_gaps: ... after so many times its longest pause before.
-        gone_s: The same for a tenant whose floor is lent, too: it has no demand, and its blocks
-            have no use left. It gets its floor back with its first request. Infinity keeps floors
-            for whoever is away.
-        gone_gaps: See `gone_s`.
         shadow_sizes: Sizes of the shadows besides the first, as parts of the entitlement; the
             whole capacity comes on top.
         shadow_blocks: The most that a tenant's first shadow holds; for larger entitlements it
@@ -41,7 +37,7 @@ class Tuning:
     memory_turnovers: float = 1.0
     fair_turnovers: float = 10.0
     memory_s: float = 120.0
-    headroom: float = 1 / 256
+    headroom: float = 1 / 512
     growth: float = 1 / 32
     least_gain: float = 0.005
     fair: float = 0.99
@@ -49,7 +45,5 @@ class Tuning:
     useless_after: float = 2.0
     patience_s: float = 60.0
     patience_gaps: float = 4.0
-    gone_s: float = 600.0
-    gone_gaps: float = 40.0
     shadow_sizes: tuple[float, ...] = (0.5, 1.5, 2.0)
-    shadow_blocks: int = 8192
+    shadow_blocks: int = 16_384

@@ -124,7 +124,7 @@ def test_with_a_slow_scanner_fairness_costs_at_most_two_per_cent(capacity: int) 
     assert sum(hits.values()) >= 0.98 * unfair
 
 
-@pytest.mark.parametrize(("shadow_blocks", "error"), [(8192, 0.05), (2048, 0.15)])
+@pytest.mark.parametrize(("shadow_blocks", "error"), [(16_384, 0.05), (2048, 0.15)])
 def test_fairness_figure_is_close_to_the_exact_one(shadow_blocks: int, error: float) -> None:
     tuning = Tuning(shadow_blocks=shadow_blocks, fair_turnovers=1e9)
     hits, one = shared(0.5, 18_000, tuning)

@@ -44,7 +44,7 @@ class SharedCacheMachine(RuleBasedStateMachine):
 
     @initialize(policy=st.sampled_from(POLICY_NAMES), seed=st.integers(0, 3))
     def begin(self, policy: str, seed: int) -> None:
-        tuning = Tuning(rebalance_s=1.0, useless_after=math.inf, gone_s=math.inf, shadow_blocks=4)
+        tuning = Tuning(rebalance_s=1.0, useless_after=math.inf, shadow_blocks=4)
         self.cache = SharedCache(
             CAPACITY, SHARES, policy=policy, seed=seed, block_tokens=16, tuning=tuning
         )

@@ -62,6 +62,20 @@ def test_among_protected_blocks_the_lower_priority_leaves_first() -> None:
     assert held(cache, low.keys) == 0
 
 
+def test_protected_block_of_which_a_claim_is_over_has_the_priority_of_the_next() -> None:
+    cache = cache_of(10)
+    falling, steady = fresh(0, 0, num_blocks=5), fresh(0, 1, num_blocks=5)
+    cache.access(falling, Retention(priority=90, duration_s=1.0))
+    cache.access(falling, Retention(priority=60))
+    cache.access(steady, Retention(priority=70))
+    for number in range(2, 5):
+        cache.access(fresh(500, number, num_blocks=5), Retention(priority=50))
+    assert held(cache, falling.keys) == 5
+    cache.access(fresh(1000, 9, num_blocks=5), Retention(priority=65))
+    assert held(cache, falling.keys) == 0
+    assert held(cache, steady.keys) == 5
+
+
 def test_low_blocks_leave_before_older_ones_of_the_default() -> None:
     cache = cache_of(10)
     old, low = fresh(0, 0, num_blocks=5), fresh(1, 1, num_blocks=5)
