@@ -56,6 +56,23 @@ def assert_blocks_come_back(folder: Path) -> None:
     assert all((layer[:4] == layer[4:]).all() for layer in layers)
 
 
+def assert_policies_decide(folder: Path) -> None:
+    trace = folder / "trace.jsonl"
+    requests = [
+        {
+            "timestamp": at,
+            "input_length": 1024,
+            "output_length": 1,
+            "hash_ids": [at % 3, at % 3 + 9],
+        }
+        for at in range(30)
+    ]
+    trace.write_text("".join(json.dumps(request) + "\n" for request in requests))
+    answer = json.loads(kvext("simulate", "--trace", str(trace), "--blocks", "4", "--json"))
+    trace.unlink()
+    assert 0 < answer["hit_ratio"] <= answer["optimal_hit_ratio"] < 1
+
+
 def assert_wheel_is_whole() -> None:
     names = [str(path) for path in files("kvext") or ()]
     assert any(name.endswith("licenses/LICENSE") for name in names), names
@@ -74,8 +91,9 @@ def main(bare: str) -> None:
         assert_blocks_come_back(folder)
         assert pool_command(folder, "stat")["num_committed"] == 4
         pool_command(folder, "rm")
+        assert_policies_decide(folder)
         assert not list(folder.iterdir())
-    sys.stdout.write(f"{version}: installed, stored and loaded with no compiler in its {bare}\n")
+    sys.stdout.write(f"{version}: installed, stored, loaded and simulated with no compiler in its {bare}\n")
 
 
 if __name__ == "__main__":
