@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -83,23 +84,22 @@ class _Request:
     def policies(self) -> list[str]:
         """The names of --policy, each once; raises UnknownPolicy."""
         names = [name.strip() for value in self.policy for name in value.split(",")]
-        if _ALL in names:
-            return list(POLICY_NAMES)
         for name in names:
-            if name not in POLICY_NAMES:
+            if name not in (*POLICY_NAMES, _ALL):
                 nearest = difflib.get_close_matches(name, POLICY_NAMES, n=1)
                 known = ", ".join((*POLICY_NAMES, _ALL))
                 raise UnknownPolicy(name, nearest[0] if nearest else "", known)
-        return list(dict.fromkeys(names))
+        return list(POLICY_NAMES) if _ALL in names else list(dict.fromkeys(names))
 
 
 def _parse_blocks(text: str) -> int:
     match = _SIZE.fullmatch(text)
     try:
-        blocks = float(match[1]) * _FACTORS[match[2].lower()] if match else 0.0
+        # A fraction is exact where a float would round "4.1k", or a number of many digits.
+        blocks = Fraction(match[1]) * _FACTORS[match[2].lower()] if match else Fraction(0)
     except ValueError:  # underscores in the wrong places
-        blocks = 0.0
-    if blocks < 1 or blocks != int(blocks):
+        blocks = Fraction(0)
+    if blocks < 1 or blocks.denominator != 1:
         raise InvalidOption("--blocks", text, _SIZE_REMEDY)
     return int(blocks)
 
@@ -206,11 +206,14 @@ def _simulate_trace(request: _Request, path: Path, *, as_json: bool) -> None:
             with_optimum=request.optimum,
             on_progress=on_progress,
         )
+    chart = simulate_view.sizing_chart(sizings)
     if as_json:
+        # The plot first: should it fail, the error is the one document.
+        _plot(request.plot, chart)
         _echo_runs({"trace": trace.name}, [sizing.as_dict() for sizing in sizings])
     else:
         simulate_view.show_sizings(trace, sizings)
-    _plot(request.plot, simulate_view.sizing_chart(sizings))
+        _plot(request.plot, chart)
 
 
 def _read(request: _Request, path: Path) -> Trace:
@@ -243,11 +246,13 @@ def _simulate_scenario(request: _Request, path: Path, *, as_json: bool) -> None:
             )
             for capacity, policy in calls
         ]
+    chart = simulate_view.tenancy_chart(runs)
     if as_json:
+        _plot(request.plot, chart)
         _echo_runs({"scenario": str(path)}, [run.as_dict() for run in runs])
     else:
         simulate_view.show_tenancy(scenario, runs)
-    _plot(request.plot, simulate_view.tenancy_chart(runs))
+        _plot(request.plot, chart)
 
 
 def _echo_runs(source: dict[str, object], runs: Sequence[dict[str, object]]) -> None:

@@ -6,6 +6,7 @@ Invariant: both forms show the same `Chart`; matplotlib is imported only to writ
 import importlib
 import importlib.util
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, pairwise
@@ -67,6 +68,10 @@ def check_target(target: str) -> None:
         raise InvalidOption("--plot", target, remedy)
     if not path.absolute().parent.is_dir():
         raise InvalidOption("--plot", target, "its folder does not exist; make it first")
+    if path.is_dir():
+        raise InvalidOption("--plot", target, "that is a folder; name a file in it")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise InvalidOption("--plot", target, "it may not be written; choose another file")
     if importlib.util.find_spec("matplotlib") is None:
         remedy = "matplotlib is not installed; pip install 'kvext[plot]', or --plot - draws here"
         raise InvalidOption("--plot", target, remedy)

@@ -7,7 +7,10 @@ import msgspec
 
 __all__ = ["SchemaFault"]
 
-_PLACE = re.compile(r" - at `\$([^`]*)`$")
+_PLACE = re.compile(r" - at (`key` in )?`\$([^`]*)`$")
+_ANY_KEY = "[...]"
+"""What msgspec writes for a key of a dictionary, which it does not name."""
+_WHOLE = "this"
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.+)`", re.DOTALL)
@@ -52,19 +55,22 @@ class SchemaFault:
         message = str(error)
         place = _PLACE.search(message)
         fact = message[: place.start()] if place else message
-        path = tuple(
-            int(step[2]) if step[2] else step[1]
-            for step in _STEP.finditer(place[1] if place else "")
-        )
+        steps = place[2].removesuffix(_ANY_KEY) if place else ""
+        path = tuple(int(step[2]) if step[2] else step[1] for step in _STEP.finditer(steps))
         if match := _UNKNOWN.fullmatch(fact):
             return cls(path, f"unknown key {match[1]!r}", match[1])
         if match := _MISSING.fullmatch(fact):
             return cls(path, f"{match[1]!r} is missing")
-        return cls(path, _reason(fact, place[1].rpartition(".")[2] if place else ""))
+        name = steps.rpartition(".")[2]
+        subject = repr(name) if name else _WHOLE
+        if place and place[1]:
+            subject = f"a key of {subject}"
+        elif place and place[2].endswith(_ANY_KEY):
+            subject = f"a value of {subject}"
+        return cls(path, _reason(fact, subject))
 
 
-def _reason(fact: str, name: str) -> str:
-    subject = repr(name) if name else "this"
+def _reason(fact: str, subject: str) -> str:
     if match := _LENGTH.fullmatch(fact):
         more = "empty" if match[2] == ">=" and match[3] == "1" else f"not of length {match[2]}"
         return f"{subject} is {more}" if more == "empty" else f"{subject} is {more} {match[3]}"
@@ -75,4 +81,4 @@ def _reason(fact: str, name: str) -> str:
             _KINDS.get(kind, kind) for kind in match[1].split(" | ") if kind != "null"
         )
         return f"{subject} is {_KINDS.get(match[2], match[2])} where {wanted} belongs"
-    return f"{subject}: {fact[:1].lower()}{fact[1:]}" if name else fact
+    return fact if subject == _WHOLE else f"{subject}: {fact[:1].lower()}{fact[1:]}"

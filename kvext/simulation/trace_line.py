@@ -100,5 +100,5 @@ def _count_mismatch(line: TraceLine, block_tokens: int) -> LineRefused:
     return LineRefused(
         f"{len(line.hash_ids)} hash_ids for a prompt of {line.input_length} tokens, where blocks "
         f"of {block_tokens} tokens make {wanted}",
-        "say with --block-tokens how long the trace's blocks are",
+        "say how long the trace's blocks are: with --block-tokens, or block_tokens in a scenario",
     )

@@ -17,7 +17,7 @@
 namespace kvext::eviction {
 
 // Requests lie one after the other in `keys`; request r has `lengths[r]` of them. Returns for each
-// the blocks of its longest cached prefix.
+// the blocks that are held: a prefix, unless keys stand in prompts without the order of prefixes.
 inline std::vector<std::uint32_t> optimal_hits(std::span<const Key> keys,
                                                std::span<const std::uint32_t> lengths,
                                                std::uint64_t capacity) {
@@ -46,7 +46,7 @@ inline std::vector<std::uint32_t> optimal_hits(std::span<const Key> keys,
   std::vector<std::uint32_t> hits(lengths.size());
   for (std::size_t r = 0, begin = 0; r < lengths.size(); begin += lengths[r++]) {
     const auto prompt = keys.subspan(begin, lengths[r]);
-    while (hits[r] < prompt.size() && by_key.contains(prompt[hits[r]])) ++hits[r];
+    for (const Key key : prompt) hits[r] += by_key.contains(key);
     for (std::size_t i = 0; i < prompt.size(); ++i) {
       const auto known = by_key.find(prompt[i]);
       if (known != by_key.end()) {

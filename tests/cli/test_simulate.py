@@ -76,6 +76,12 @@ def test_sizes_and_policies_repeated_or_between_commas_make_one_run_each(call: C
     assert runs == [(100, "lru"), (100, "arc"), (200, "lru"), (200, "arc")]
 
 
+def test_size_with_a_fraction_of_a_thousand_is_exact(call: Call) -> None:
+    # As floats, 1.001 times 1000 is 1000.9999999999999.
+    run = _document(call("--blocks", "1.001k", "--policy", "lru", "--json"))
+    assert run["capacity_blocks"] == 1001
+
+
 def test_all_policies_are_replayed_and_none_passes_the_optimum(call: Call) -> None:
     runs = _document(call("--blocks", "150", "--policy", "all", "--json"))["runs"]
     assert [run["policy"] for run in runs] == list(POLICY_NAMES)
@@ -140,10 +146,13 @@ def test_one_size_is_drawn_as_bars(call: Call) -> None:
         (("--blocks", "100,"), "option '--blocks' cannot be ''"),
         (("--blocks", "1__0_"), "option '--blocks' cannot be"),
         (("--blocks", "5M"), "capacity of 5000000 blocks is larger than the trace"),
+        (("--blocks", "9" * 23), f"capacity of {'9' * 23} blocks is larger than the trace"),
+        (("--blocks", "10", "--policy", "all,lru3"), "there is no eviction policy 'lru3'"),
         (("--blocks", "10", "--policy", "lru3"), "there is no eviction policy 'lru3'"),
         (("--blocks", "10", "--block-tokens", "16"), "chat.jsonl, line 1: "),
         (("--blocks", "10", "--plot", "picture.gif"), "option '--plot' cannot be 'picture.gif'"),
         (("--blocks", "10", "--plot", "/nowhere/at/all.png"), "its folder does not exist"),
+        (("--blocks", "10", "--block-tokens", "16"), "with --block-tokens, or block_tokens in a"),
     ],
 )
 def test_impossible_call_is_refused_in_one_line(
@@ -186,6 +195,29 @@ def test_capacity_of_all_distinct_blocks_is_the_largest_that_is_taken(call: Call
     whole = _document(call("--blocks", str(largest), "--policy", "lru", "--json"))
     assert whole["hit_ratio"] == whole["optimal_hit_ratio"]
     assert call("--blocks", str(largest + 1)).exit_code == 1
+
+
+@pytest.mark.parametrize("as_json", [("--json",), ()])
+def test_plot_that_names_a_folder_is_refused_before_anything_is_replayed(
+    call: Call, tmp_path: Path, as_json: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "hits.svg"
+    folder.mkdir()
+    result = call("--blocks", "100", "--plot", str(folder), *as_json)
+    assert result.exit_code == 1
+    assert "that is a folder; name a file in it" in result.output
+    assert result.stdout == "" or json.loads(result.stdout)["error"] == "InvalidOption"
+
+
+def test_plot_that_cannot_be_written_after_all_leaves_one_json_document(
+    call: Call, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    full = tmp_path / "hits.svg"
+    full.symlink_to("/dev/full")
+    result = call("--blocks", "100", "--plot", str(full), "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"] == "InvalidOption"
 
 
 def test_missing_matplotlib_is_told_before_anything_is_replayed(

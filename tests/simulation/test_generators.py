@@ -119,7 +119,7 @@ def test_duration_without_an_arrival_makes_no_request() -> None:
     assert _make(_UNIQUE, duration_s=1e-6).num_requests == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 9), st.floats(0.1, 5), st.integers(1, 5), st.integers(0, 3), st.floats(1, 6))
 def test_conversations_of_any_shape_keep_to_their_time(
     seed: int, rate: float, blocks: int, shared: int, turns: float

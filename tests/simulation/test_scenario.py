@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvext.errors import CapacityError, KvextError, ScenarioError, TraceError
@@ -218,7 +218,8 @@ _GENERATOR = 'generator.kind = "unique"\ngenerator.requests_per_second = 2\n'
             "tokens 5 to 5 are no range",
         ),
         ("entitlement = 'best'\n" + _GOOD, 1, "use one of equal, weight, usage, class"),
-        ("class_weights = { gold = 0 }\n" + _GOOD, 1, "is not above 0"),
+        ("class_weights = { gold = 0 }\n" + _GOOD, 1, "a value of 'class_weights' is not above 0"),
+        ("\nclass_weights = { '' = 1 }\n" + _GOOD, 2, "a key of 'class_weights' is empty"),
         (_GOOD.replace("= 2\n", "= 1e6\n"), 4, "more than 20000000 block accesses"),
         (_GOOD.replace("= 100\n", "= 1e-9\n"), 1, "where a whole number belongs"),
         (_GOOD.replace("duration_s = 100", ""), 4, "no 'duration_s'"),
@@ -271,6 +272,7 @@ def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
             load_scenario(path)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode()))
 def test_arbitrary_bytes_are_refused_by_an_error_of_kvext(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
@@ -293,6 +295,7 @@ _KEYS = st.sampled_from(
 )
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.lists(st.tuples(_KEYS, _VALUES), max_size=3), st.integers(0, 9))
 def test_scenario_of_arbitrary_values_is_loaded_or_refused_with_a_line(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str]], at: int

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvext.simulation.toml_lines import KeyPath, TomlLines
@@ -100,6 +100,7 @@ _VALUES = st.recursive(
 _TABLES = st.dictionaries(_NAMES, _VALUES, max_size=3)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(_TABLES, st.lists(_TABLES, max_size=3))
 def test_every_value_of_a_document_has_a_line_of_its_own_top_level_key(
     top: dict[str, object], tables: list[dict[str, object]]

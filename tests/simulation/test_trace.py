@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvext.errors import KvextError, TraceError
@@ -214,6 +214,7 @@ def test_file_without_line_ends_is_refused_before_all_of_it_is_read(tmp_path: Pa
         read_trace(file)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_read_or_refused_by_an_error_of_kvext(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
@@ -235,6 +236,7 @@ _ANYTHING = st.one_of(
 )
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(
     st.lists(
         st.fixed_dictionaries(

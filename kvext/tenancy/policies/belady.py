@@ -7,8 +7,9 @@ How far it is an optimum: where each key always follows the same key, as keys of
 block's next access is never sooner than that of the block before it. Then whatever is kept is
 whole prefixes, every kept block is a hit at its next access, and no strategy has more hits
 (Belady: A study of replacement algorithms for a virtual-storage computer, 1966). Where keys
-stand in prompts without such an order, a kept block may follow one that was not kept and be
-useless; then another strategy can have more.
+stand in prompts without such an order, a kept block may follow one that was not kept. It counts
+all the same, so that no strategy has more hits then either, though perhaps none has as many; but
+for prompts that repeat a key, which traces may not.
 """
 
 from collections.abc import Sequence
@@ -29,10 +30,7 @@ def belady_hits(accesses: Sequence[Access], capacity: int) -> list[int]:
     rank: dict[int, tuple[int, int, int]] = {}  # of held blocks; the greatest goes first
     hits = []
     for access, next_access in zip(accesses, next_accesses, strict=True):
-        num_hits = 0
-        while num_hits < len(access.keys) and access.keys[num_hits] in rank:
-            num_hits += 1
-        hits.append(num_hits)
+        hits.append(sum(key in rank for key in access.keys))
         for depth, key in enumerate(access.keys):
             rank.pop(key, None)
             if key in next_access:
