@@ -93,7 +93,9 @@ def main(bare: str) -> None:
         pool_command(folder, "rm")
         assert_policies_decide(folder)
         assert not list(folder.iterdir())
-    sys.stdout.write(f"{version}: installed, stored, loaded and simulated with no compiler in its {bare}\n")
+    sys.stdout.write(
+        f"{version}: installed, stored, loaded and simulated with no compiler in its {bare}\n"
+    )
 
 
 if __name__ == "__main__":
