@@ -33,6 +33,9 @@ _STEP_BYTES = 64 << 20
 _POLL_S = 0.01
 _MADV_POPULATE_WRITE = 23  # not among the constants of `mmap` yet
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux
+_CREATION_LOCK_AT = 1 << 61
+"""The byte that a creator locks. The file it creates becomes the region, in which living processes
+lock other bytes (`native/format.hpp`): whoever waits for the creator must not wait for them."""
 
 
 def region_path(folder: Path, name: str) -> Path:
@@ -102,6 +105,8 @@ def _claimed(claim: Path, path: Path, wait_s: float) -> Iterator[int]:
         fd = _open(claim, path)
         try:
             while not _try_lock(fd):
+                if path.exists():
+                    raise PoolExists(str(path))
                 if time.monotonic() > deadline:
                     raise PoolLockTimeout(str(path), wait_s)
                 time.sleep(_POLL_S)
@@ -123,9 +128,9 @@ def _open(claim: Path, path: Path) -> int:
 
 
 def _try_lock(fd: int) -> bool:
-    whole_file = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    one_byte = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, _CREATION_LOCK_AT, 1, 0)
     try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole_file)
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, one_byte)
     except (BlockingIOError, PermissionError):
         return False
     return True

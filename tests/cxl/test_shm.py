@@ -1,6 +1,7 @@
 """Creating regions: whole or not at all, once, with progress."""
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,47 @@ def test_creator_that_hangs_is_waited_for_until_the_deadline(tmp_path: Path) -> 
 
     create_region(path, MIB, initialise_slowly)
     Pool.attach(path).close()
+
+
+def test_who_waits_for_the_creator_does_not_wait_for_the_pools_first_engine(
+    tmp_path: Path,
+) -> None:
+    path = region_path(tmp_path, "a")
+    outcome: list[str] = []
+
+    def create_too() -> None:
+        try:
+            create_region(path, MIB, Pool.initialise, wait_s=60)
+        except PoolExists:
+            outcome.append("exists")
+
+    waiting = threading.Thread(target=create_too)
+    engines: list[Pool] = []
+
+    def initialise_and_use(new: Path) -> None:
+        Pool.initialise(new)
+        # An engine is in the region before the other creator has looked again.
+        engines.append(Pool.attach(new, extent_bytes=4096))
+        waiting.start()
+        while num_open(new) < 3:  # ours, the engine's, the other's
+            assert waiting.is_alive()
+
+    create_region(path, MIB, initialise_and_use)
+    waiting.join(timeout=10)
+    found_while_the_engine_lives = list(outcome)
+    engines[0].close()
+    waiting.join()
+    assert found_while_the_engine_lives == ["exists"]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def num_open(path: Path) -> int:
+    """Descriptors of this process on a file."""
+    links = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            links.append(link.readlink())
+    return links.count(path)
 
 
 def test_leftover_of_a_dead_creator_is_taken_over(tmp_path: Path) -> None:
