@@ -39,6 +39,7 @@ def figures_of(traces: dict[str, Trace], tell: Callable[[str], None]) -> dict[st
     admission = eviction_sizing.store_admission(traces)
     tell("tenants")
     tenants = eviction_tenants.three_tenants(traces)
+    shadow_cost = eviction_tenants.shadow_cost(traces["conversation"])
     tell("made-up traffic")
     traffic = eviction_traffic.made_up_traffic()
     return {
@@ -47,10 +48,11 @@ def figures_of(traces: dict[str, Trace], tell: Callable[[str], None]) -> dict[st
         "currency": currency,
         "admission": admission,
         "tenants": tenants,
+        "shadow_cost": shadow_cost,
         "traffic": traffic,
         "checks": {
             **eviction_sizing.checks(sizes, hints),
-            **eviction_tenants.checks(tenants),
+            **eviction_tenants.checks(tenants, shadow_cost),
             **eviction_traffic.checks(traffic),
         },
     }
