@@ -1,6 +1,13 @@
 """Order of the whole run: quick answers first, real engines last."""
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast a machine draws examples says nothing of the code: on a busy one these checks fail.
+settings.register_profile(
+    "kvext", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("kvext")
 
 _SLOWER_MARKS = ("benchmark", "native", "engine")
 

@@ -131,7 +131,7 @@ def make_planner(numbers: Numbers, model: Callable[[], Identity], block_tokens: 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.randoms(use_true_random=False),
+    st.integers(0, 2**32 - 1),
     st.sampled_from([0, 1]),
     st.sampled_from([0.0, 0.1, 1.0]),
     st.sampled_from([0.0, 0.3]),
@@ -139,13 +139,14 @@ def make_planner(numbers: Numbers, model: Callable[[], Identity], block_tokens: 
     st.sampled_from([0, 20]),
 )
 def test_nothing_that_is_final_is_left_out(
-    random: Random,
+    seed: int,
     lag: int,
     chance_of_drafts: float,
     chance_of_rest: float,
     block_tokens: int,
     known_from: int,
 ) -> None:
+    random = Random(seed)  # noqa: S311 - thousands of draws from Hypothesis would exhaust its buffer
     numbers = Numbers(random, lag, chance_of_drafts, chance_of_rest)
     identity = Identity.pending()
     planner = make_planner(numbers, lambda: identity, block_tokens)
