@@ -26,6 +26,9 @@
     ├── TenancyError              who may hold what
     │   ├── UnknownPolicy         no eviction policy of this name
     │   └── SharesConflict        shares that cannot all be kept
+    ├── AgentError                the agent of a pool
+    │   ├── AgentBusy             its loop did not come to an order in time
+    │   └── AgentUnreachable      its port does not answer
     └── SimulationError           what `kvext simulate` is to replay
         ├── TraceError            a trace, named by file and line
         ├── ScenarioError         a scenario, named by file and line
@@ -39,6 +42,9 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 __all__ = [
+    "AgentBusy",
+    "AgentError",
+    "AgentUnreachable",
     "CapacityError",
     "ConfigError",
     "ConfigFileError",
@@ -368,6 +374,36 @@ class SharesConflict(TenancyError):
         more = len(self.tenants) - 8
         listed = f"{named} and {more} more" if more > 0 else named
         return f"the share of tenant {listed}" if len(self.tenants) == 1 else f"shares of {listed}"
+
+
+@dataclass(eq=False)
+class AgentError(KvextError):
+    """The agent of a pool cannot do what it was asked for."""
+
+
+@dataclass(eq=False)
+class AgentBusy(AgentError):
+    """The agent's loop did not come to an order in time; it is not done."""
+
+    waited_s: float
+
+    _says = (
+        "the agent did not come to it within {self.waited_s:g} s, or has too much waiting; "
+        "look at its /health and try again"
+    )
+
+
+@dataclass(eq=False)
+class AgentUnreachable(AgentError):
+    """No agent answers at its admin port."""
+
+    url: str
+    reason: str
+
+    _says = (
+        "no agent answers at {self.url}: {self.reason}; start one with `kvext agent`, "
+        "or name its port with --port"
+    )
 
 
 @dataclass(eq=False)
