@@ -7,10 +7,11 @@ engine ever waits for it.
 
 from kvext.agent.agent import Agent, Announce
 from kvext.agent.population import populate
-from kvext.agent.settings import DEFAULT_POLICY, DEFAULT_PORT, AgentSettings
+from kvext.agent.settings import AGENT_POLICIES, DEFAULT_POLICY, DEFAULT_PORT, AgentSettings
 from kvext.agent.watermarks import Watermarks
 
 __all__ = [
+    "AGENT_POLICIES",
     "DEFAULT_POLICY",
     "DEFAULT_PORT",
     "Agent",

@@ -82,7 +82,9 @@ class Agent:
                 if engine is None and not self._attachment.path.exists():
                     return "the pool was removed"
                 if engine is not None and companion.is_over(
-                    self._clock(), engine_lives=engine.is_alive(), num_engines=self._num_engines()
+                    self._clock(),
+                    engine_lives=engine.is_alive(),
+                    num_engines=self._attachment.num_engines,
                 ):
                     return "no engine is left"
                 stop.wait(TICK_S)
@@ -102,7 +104,7 @@ class Agent:
         pool = self._attachment.pool
         if pool is None or stop.is_set():
             return
-        self._health.attempt("commands", lambda: self._commands.serve(pool))
+        self._health.attempt("orders", lambda: self._commands.serve(pool))
         self._duties.perform(pool)
 
     def _open_admin_port(self) -> None:
@@ -110,19 +112,13 @@ class Agent:
         self._announce("serving", {"url": self._admin.url})
 
     def _hold_role(self) -> None:
-        pool = self._attachment.renew(label=f"agent {self._admin.address}")
-        before = self._duties.role.state
-        state = self._duties.role.keep(pool)
+        pool = self._attachment.renew(self._admin.address)
+        role, before = self._duties.role, self._duties.role.state
+        state = role.keep(pool) if self._attachment.is_member else role.rest()
         if state is not before:
             self._announce("role", {"role": state.value, "pool": str(self._attachment.path)})
 
-    def _num_engines(self) -> int:
-        pool = self._attachment.pool
-        return pool.num_attached if pool is not None else 0
-
     def _end(self) -> None:
         self._admin.close()
-        pool = self._attachment.pool
-        if pool is not None:
-            self._health.attempt("role", lambda: self._duties.role.give_up(pool))
-            self._health.attempt("detach", self._attachment.close)
+        # Gives the role back, so that another agent has it at once.
+        self._health.attempt("detach", self._attachment.close)

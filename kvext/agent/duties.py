@@ -5,13 +5,12 @@ from collections.abc import Callable
 from kvext.agent.counters import Counters
 from kvext.agent.health import Health
 from kvext.agent.pace import Pace
-from kvext.agent.ranking import PolicyRanking, Ranking
+from kvext.agent.ranking import Ranking
 from kvext.agent.reaping import reap
 from kvext.agent.reclaim import Reclaimer
 from kvext.agent.role import Role, RoleState
 from kvext.agent.settings import AgentSettings
 from kvext.pool import Pool
-from kvext.tenancy.policies import make_policy
 
 __all__ = ["Duties"]
 
@@ -44,7 +43,7 @@ class Duties:
         self.counters = Counters()
         self.reclaimer = Reclaimer(
             settings.watermarks,
-            make_ranking or PolicyRanking.maker(make_policy, settings.policy),
+            make_ranking or settings.make_ranking,
             self.counters,
             health,
             clock,

@@ -5,14 +5,13 @@ chosen and stayed, because it was pinned, is chosen again unless it was accessed
 """
 
 from array import array
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kvext.agent.observation import Watch
-from kvext.agent.records import Records, Words
+from kvext.agent.observation import Seen, Watch
+from kvext.agent.records import Records, Refs, Words
 from kvext.tenancy.policy import Access, EvictionPolicy
 
 __all__ = ["PolicyRanking", "Ranking"]
@@ -24,11 +23,11 @@ _TOKENS_A_BLOCK = 16  # the least there is; only the ratio between prompts matte
 class Ranking(Protocol):
     """Knows which records the pool can best do without."""
 
-    def observe(self, records: Records) -> None:
-        """Note what all records of the pool are now."""
+    def observe(self, records: Records) -> Sequence[Seen]:
+        """Note what all records of the pool are now; returns the accesses that are new."""
         ...
 
-    def choose(self, records: Records, num_records: int) -> NDArray[Any]:
+    def choose(self, records: Records, num_records: int) -> Refs:
         """Refs of at least so many of them, or of all; worst first."""
         ...
 
@@ -44,14 +43,7 @@ class PolicyRanking:
         self._watch = Watch()
         self._owed: Words = np.empty(0, np.uint64)  # chosen before; the policy has let them go
 
-    @classmethod
-    def maker(
-        cls, make: Callable[[str, int], EvictionPolicy], name: str
-    ) -> Callable[[int], "PolicyRanking"]:
-        """What makes one for a pool of so many extents."""
-        return lambda num_extents: cls(make(name, num_extents))
-
-    def observe(self, records: Records) -> None:
+    def observe(self, records: Records) -> Sequence[Seen]:
         """See `Ranking.observe`."""
         accesses, gone = self._watch.look(records)
         self._policy.remove(gone.tolist())
@@ -64,8 +56,9 @@ class PolicyRanking:
             # What it would not keep is in the pool all the same.
             owed.append(np.asarray(admission.victims, np.uint64))
         self._owe(np.concatenate(owed), records)
+        return accesses
 
-    def choose(self, records: Records, num_records: int) -> NDArray[Any]:
+    def choose(self, records: Records, num_records: int) -> Refs:
         """See `Ranking.choose`."""
         chosen = [records.refs_of(self._owed)]
         keys = [self._owed]

@@ -5,15 +5,12 @@ records go, which needs nothing but the slots.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TypeVar
 
 from kvext.agent.counters import Counters
 from kvext.agent.health import Health
 from kvext.agent.ranking import Ranking
-from kvext.agent.records import Records
+from kvext.agent.records import Records, Refs, back_to_front
 from kvext.agent.watermarks import Watermarks
 from kvext.pool import Pool
 
@@ -51,6 +48,7 @@ class Reclaimer:
         self._clock = clock
         self._ranking: Ranking | None = None
         self._num_extents = 0
+        self._num_refused = 0
         self._retry_at_s = 0.0
 
     def is_short(self, pool: Pool) -> bool:
@@ -75,8 +73,10 @@ class Reclaimer:
         if num_records < 1 or not pool.num_extents:
             return 0
         records = self._snapshot(pool)
-        refs = self._choose(records, num_records)
+        # Whatever was pinned the last time is most likely chosen again, and pinned still.
+        refs = self._choose(records, num_records + self._num_refused)
         num_gone = pool.evict(back_to_front(refs).tobytes())
+        self._num_refused = len(refs) - num_gone
         self._counters.reclaims += 1
         self._counters.reclaimed_records += num_gone
         if self._ranking is None:
@@ -99,7 +99,7 @@ class Reclaimer:
         if ranking is not None:
             self._guarded(lambda: ranking.observe(records))
 
-    def _choose(self, records: Records, num_records: int) -> NDArray[Any]:
+    def _choose(self, records: Records, num_records: int) -> Refs:
         ranking, chosen = self._ranking, None
         if ranking is not None:
             chosen = self._guarded(lambda: ranking.choose(records, num_records))
@@ -112,11 +112,3 @@ class Reclaimer:
             self._ranking = None
             self._retry_at_s = self._clock() + RETRY_RANKING_S
         return answer
-
-
-def back_to_front(refs: NDArray[Any]) -> NDArray[Any]:
-    """Refs in descending order of their extents, so that writers get them in ascending order.
-
-    The free list is a stack. See `Records.head_first` for what the order is good for.
-    """
-    return refs[np.argsort(refs["extent"], kind="stable")[::-1]]

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from kvext.pool import RecordTable
 
-__all__ = ["Records"]
+__all__ = ["Records", "Refs", "Words", "back_to_front"]
 
 _REF = np.dtype([("slot", "<u4"), ("extent", "<u4"), ("generation", "<u8")])
 _KEY = np.dtype([("head", "<u8"), ("rest", "V24")])
 
 Words = NDArray[np.uint64]
+Refs = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Records:
     """
 
     keys: Words
-    refs: NDArray[Any]
+    refs: Refs
     last_access: NDArray[np.int64]
     previous_access: NDArray[np.int64]
     hits: NDArray[np.int64]
@@ -69,21 +70,33 @@ class Records:
 
         Whoever matches a block has matched all blocks in front of it, so the head has the more
         hits. Among equals the lower extent is the older store, mostly: writers are handed extents
-        in ascending order for as long as `victims_last_first` puts them back in descending one,
+        in ascending order for as long as `back_to_front` puts them back in descending one,
         as the CLOCK does.
         """
-        return np.lexsort((self.refs["extent"], -self.hits))
+        order: NDArray[np.intp] = np.lexsort((self.refs["extent"], -self.hits))
+        return order
 
-    def oldest_first(self, num_records: int) -> NDArray[Any]:
+    def oldest_first(self, num_records: int) -> Refs:
         """Refs of the least recently used; of equally old ones, tails before heads."""
         order = np.lexsort((-self.refs["extent"].astype(np.int64), self.hits, self.last_access))
-        return self.refs[order[:num_records]]
+        chosen: Refs = self.refs[order[:num_records]]
+        return chosen
 
-    def refs_of(self, keys: Words) -> NDArray[Any]:
+    def refs_of(self, keys: Words) -> Refs:
         """Refs of all records under these keys that are there, in the order of `keys`."""
         order = np.argsort(self.keys, kind="stable")
         in_order = self.keys[order]
         first = np.searchsorted(in_order, keys, "left")
         counts = np.searchsorted(in_order, keys, "right") - first
         starts = np.repeat(first - (np.cumsum(counts) - counts), counts)
-        return self.refs[order[starts + np.arange(counts.sum())]]
+        chosen: Refs = self.refs[order[starts + np.arange(counts.sum())]]
+        return chosen
+
+
+def back_to_front(refs: Refs) -> Refs:
+    """Refs in descending order of their extents, so that writers get them in ascending order.
+
+    The free list is a stack. See `Records.head_first` for what the order is good for.
+    """
+    ordered: Refs = refs[np.argsort(refs["extent"], kind="stable")[::-1]]
+    return ordered

@@ -13,8 +13,8 @@ __all__ = ["Role", "RoleState"]
 class RoleState(StrEnum):
     """What this process is to the pool."""
 
-    UNKNOWN = "unknown"
-    """It has not asked yet."""
+    IDLE = "idle"
+    """No engine is attached: there is nothing to look after."""
     HOLDER = "holder"
     """It is the agent."""
     STANDBY = "standby"
@@ -32,13 +32,19 @@ class Role:
 
     def __init__(self) -> None:
         """Begin before the first claim."""
-        self.state = RoleState.UNKNOWN
+        self.state = RoleState.IDLE
         self.num_claims = 0
         self.num_losses = 0
+
+    def rest(self) -> RoleState:
+        """There is nothing to look after; who detaches gives the role back by that."""
+        self.state = RoleState.IDLE
+        return self.state
 
     def keep(self, pool: Pool) -> RoleState:
         """Hold the role, or take it if it is free."""
         if pool.holds_agent_role:
+            self.state = RoleState.HOLDER
             return self.state
         if self.state is RoleState.HOLDER:
             self.num_losses += 1
@@ -47,9 +53,3 @@ class Role:
             self.state = RoleState.HOLDER
             self.num_claims += 1
         return self.state
-
-    def give_up(self, pool: Pool) -> None:
-        """Let another process have it at once."""
-        if self.state is RoleState.HOLDER:
-            pool.release_agent_role()
-            self.state = RoleState.STANDBY

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from kvext.agent import (
+    AGENT_POLICIES,
     DEFAULT_POLICY,
     DEFAULT_PORT,
     Agent,
@@ -29,7 +30,6 @@ from kvext.cli import agent_view
 from kvext.cli.answer import answering, echo_json, example, json_option
 from kvext.cli.progress import reserving_memory
 from kvext.config import Config, load_config
-from kvext.tenancy.policies import POLICY_NAMES
 
 __all__ = ["agent"]
 
@@ -82,7 +82,7 @@ def _of_pool(command: Callable[..., None]) -> Callable[..., None]:
     default=DEFAULT_POLICY,
     show_default=True,
     metavar="NAME",
-    help=f"What chooses the blocks that go: {', '.join(POLICY_NAMES)}.",
+    help=f"What chooses the blocks that go: {', '.join(AGENT_POLICIES)}.",
 )
 @click.option(
     "--interval",
@@ -120,12 +120,13 @@ def _of_pool(command: Callable[..., None]) -> Callable[..., None]:
     "kvext agent status",
 )
 def agent(context: click.Context, *, as_json: bool, **options: Any) -> None:
-    """Look after one pool of this host: make it, keep free space in it, give back what the dead held.
+    """Look after one pool of this host: keep room in it, and give back what the dead held.
 
-    Engines never wait for it and never need it. It keeps a share of the pool free, so that a store
-    finds room, and chooses what goes by a policy that knows more than an engine may spend time on.
-    Several may run: one does the work, the others take over when it dies or hangs. `kvext serve`
-    starts one for you. With --json each event is one JSON line.
+    Makes the pool if it is missing. Engines never wait for the agent and never need it. It keeps
+    a share of the pool free, so that a store finds room, and chooses what goes by a policy that
+    knows more than an engine may spend time on. Several may run: one does the work, the others
+    take over when it dies or hangs. `kvext serve` starts one for you. With --json each event is
+    one JSON line.
     """
     if context.invoked_subcommand is not None:
         return

@@ -13,6 +13,7 @@ from kvext.config import format_bytes
 __all__ = ["sentence", "show_status"]
 
 _ROLES = {
+    "idle": "no engine is attached to {pool}: nothing to do",
     "holder": "this is the agent of {pool}",
     "standby": "on standby: another agent looks after {pool}",
 }
@@ -44,8 +45,12 @@ def show_status(name: str, document: Mapping[str, Any]) -> None:
     table.add_row("policy", f"{agent['policy']}, {marks['low']:.1%} to {marks['high']:.1%} free")
     if pool is not None and pool["num_extents"]:
         share = pool["num_free"] / pool["num_extents"]
-        table.add_row("free", f"{pool['num_free']:,} of {pool['num_extents']:,} extents, {share:.1%}")
-    done = [f"{key.replace('_', ' ')} {count:,}" for key, count in agent["counters"].items() if count]
+        table.add_row(
+            "free", f"{pool['num_free']:,} of {pool['num_extents']:,} extents, {share:.1%}"
+        )
+    done = [
+        f"{key.replace('_', ' ')} {count:,}" for key, count in agent["counters"].items() if count
+    ]
     table.add_row("done", ", ".join(done) or "nothing yet")
     failed = [f"{step} {count:,}" for step, count in agent["failures"].items()]
     if failed:

@@ -4,18 +4,17 @@ Every command attaches as an observer: it takes no place in the process table an
 geometry to the first engine.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from kvext.assembly import automatic_pool_bytes, pool_path
 from kvext.cli import pool_view
 from kvext.cli.answer import answering, echo_json, example, json_option
+from kvext.cli.progress import reserving_memory
 from kvext.config import Config, format_bytes, load_config
 from kvext.cxl import create_region, find_regions, region_name, remove_region
 from kvext.errors import (
@@ -92,27 +91,12 @@ def create(name: str, folder: str, size: str, *, as_json: bool) -> None:
     if not path.parent.is_dir():
         raise PoolFolderMissing(str(path))
     num_bytes = config.pool_bytes or automatic_pool_bytes(path.parent)
-    with _progress(shown=not as_json) as on_progress:
+    with reserving_memory(shown=not as_json) as on_progress:
         create_region(path, num_bytes, Pool.initialise, on_progress=on_progress)
     if as_json:
         echo_json({"name": name, "path": path, "region_bytes": num_bytes})
     else:
         click.echo(f"created pool {name!r} of {format_bytes(num_bytes)} at {path}")
-
-
-@contextmanager
-def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    columns = (
-        TextColumn("reserving memory"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-    )
-    console = pool_view.stderr()
-    hidden = not (shown and console.is_terminal)
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("reserve")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @pool.command()

@@ -50,7 +50,9 @@ def read_token(path: Path) -> bytes:
     except OSError as error:
         raise InvalidOption("--token-file", str(path), f"{error.strerror}") from None
     if not _LEAST_TOKEN <= len(token) <= _MOST_TOKEN:
-        remedy = f"put {_LEAST_TOKEN} to {_MOST_TOKEN} bytes into it, such as `openssl rand -hex 32`"
+        remedy = (
+            f"put {_LEAST_TOKEN} to {_MOST_TOKEN} bytes into it, such as `openssl rand -hex 32`"
+        )
         raise InvalidOption("--token-file", str(path), remedy)
     return token
 

@@ -97,9 +97,9 @@ def _fence(order: _Fence, body: bytes) -> Callable[[Pool], dict[str, Any]]:
         raise InvalidOption("body of POST /fence", _shown(body), remedy)
     if order.model is not None:
         model = bytes.fromhex(order.model)
-        return lambda pool: {"num_fenced": pool.fence(model)}
+        return lambda pool: asdict(pool.fence(model))
     survivor = bytes.fromhex(order.all_but or "")
-    return lambda pool: {"num_fenced": pool.fence_all_but(survivor)}
+    return lambda pool: asdict(pool.fence_all_but(survivor))
 
 
 def _shown(body: bytes) -> str:

@@ -107,7 +107,8 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # type: ignore[explicit-override]
-        _logger.debug("a request to the admin port failed", exc_info=True)
+        del request
+        _logger.debug("a request of %s to the admin port failed", client_address)
 
 
 def _cut_off(connection: socket.socket) -> None:
@@ -161,5 +162,5 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(answer.body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # type: ignore[explicit-override]
-        _logger.debug("admin port: " + format, *args)
+    def log_message(self, format: str, *args: Any) -> None:  # type: ignore[explicit-override] # noqa: A002 - the base class's name
+        _logger.debug("admin port: %s", format % args)
