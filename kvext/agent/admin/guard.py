@@ -23,7 +23,9 @@ def host_is_trusted(header: str | None) -> bool:
     if header is None or len(header) > 100:  # noqa: PLR2004 - longer than any address
         return False
     if header.startswith("["):
-        host, _, port = header[1:].partition("]")
+        host, bracket, port = header[1:].partition("]")
+        if not bracket or (port and not port.startswith(":")):
+            return False
         port = port.removeprefix(":")
     else:
         host, _, port = header.partition(":")

@@ -25,6 +25,7 @@ _logger = logging.getLogger(__name__)
 
 CONNECTION_DEADLINE_S = 15.0
 MOST_CONNECTIONS = 16
+_POLL_S = 0.1
 
 
 class AdminServer:
@@ -65,18 +66,22 @@ class AdminServer:
         if self._settings.token_file is not None:
             read_token(self._settings.token_file)
         server = _Server((self._settings.host, self._settings.port), self._router)
-        threading.Thread(target=server.serve_forever, name="admin port", daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, args=(_POLL_S,), name="admin port", daemon=True
+        ).start()
         self._server = server
 
     def close(self) -> None:
         """Stop listening; answers under way may be cut off."""
         server, self._server = self._server, None
         if server is not None:
+            server.shutdown()
             server.server_close()
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 4 * MOST_CONNECTIONS
     # A thread of a slow client must not keep the agent from ending.
     block_on_close = False
 
