@@ -19,6 +19,7 @@ from kvext.agent.duties import Duties
 from kvext.agent.health import Health
 from kvext.agent.pace import Pace
 from kvext.agent.ranking import Ranking
+from kvext.agent.role import RoleState
 from kvext.agent.settings import AgentSettings
 from kvext.agent.view import View
 from kvext.assembly import pool_path
@@ -62,6 +63,9 @@ class Agent:
         self._commands = Commands(_COMMAND_DEADLINE_S)
         view = View(settings, self._attachment, self._duties, self._health, clock)
         self._admin = AdminServer(settings, view, self._commands, self._duties)
+        self._companion: Companion | None = None
+        if settings.engine_pid is not None:
+            self._companion = Companion(EngineProcess(settings.engine_pid), clock())
         self._keep_role = Pace(clock, settings.interval_s)
         self._open_port = Pace(clock, _RETRY_PORT_S)
 
@@ -71,29 +75,30 @@ class Agent:
         Returns:
             Why it ended.
         """
-        engine_pid = self._settings.engine_pid
-        engine = EngineProcess(engine_pid) if engine_pid is not None else None
-        companion = Companion(self._clock())
         try:
             while not stop.is_set():
                 faulthandler.dump_traceback_later(LONGEST_TURN_S, exit=True)
                 self._health.turned()
                 self._turn(stop)
-                if engine is None and not self._attachment.path.exists():
-                    return "the pool was removed"
-                if engine is not None and companion.is_over(
-                    self._clock(),
-                    engine_lives=engine.is_alive(),
-                    num_engines=self._attachment.num_engines,
-                ):
-                    return "no engine is left"
+                why = self._why_over()
+                if why:
+                    return why
                 stop.wait(TICK_S)
             return "told to stop"
         finally:
             faulthandler.cancel_dump_traceback_later()
-            if engine is not None:
-                engine.close()
             self._end()
+
+    def _why_over(self) -> str:
+        """Why this agent is not needed any more, or nothing."""
+        if self._companion is not None:
+            return self._companion.why_over(
+                self._clock(),
+                num_engines=self._attachment.num_engines,
+                has_pool=self._attachment.pool is not None,
+                is_spare=self._duties.role.state is RoleState.STANDBY,
+            )
+        return "" if self._attachment.path.exists() else "the pool was removed"
 
     def _turn(self, stop: threading.Event) -> None:
         """Each step that is due."""

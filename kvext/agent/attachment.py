@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 
 from kvext.errors import PoolMissing
-from kvext.pool import Pool
+from kvext.pool import Pool, PoolStat
 
-__all__ = ["AGENT_LABEL", "Attachment"]
+__all__ = ["AGENT_LABEL", "Attachment", "num_engines"]
 
 AGENT_LABEL = "agent "
 """How the labels of agents begin in a pool's process table; what is attached besides is engines."""
@@ -51,8 +51,7 @@ class Attachment:
         if self._file != seen:  # another pool has taken its place
             self.close()
         pool = self.pool or self._observe(seen)
-        processes = pool.stat().processes
-        self.num_engines = sum(not one.label.startswith(AGENT_LABEL) for one in processes)
+        self.num_engines = num_engines(pool.stat())
         if bool(self.num_engines) is self.is_member:
             return pool
         return self._join(pool, address) if self.num_engines else self._leave(seen)
@@ -80,6 +79,11 @@ class Attachment:
     def _leave(self, seen: tuple[int, int]) -> Pool:
         self.close()
         return self._observe(seen)
+
+
+def num_engines(figures: PoolStat) -> int:
+    """Processes of a pool that are no agents."""
+    return sum(not process.label.startswith(AGENT_LABEL) for process in figures.processes)
 
 
 def _identity(seen: os.stat_result) -> tuple[int, int]:

@@ -6,7 +6,6 @@ engine is left. An operator who stops the engines finds nothing of it.
 
 import os
 import select
-from dataclasses import dataclass
 
 __all__ = ["Companion", "EngineProcess"]
 
@@ -41,24 +40,31 @@ class EngineProcess:
             self._fd = -1
 
 
-@dataclass(slots=True)
 class Companion:
-    """Decides when such an agent ends.
+    """Decides when such an agent ends."""
 
-    Attributes:
-        needed_at_s: When there last was an engine.
-    """
+    __slots__ = ("_engine", "_needed_at_s")
 
-    needed_at_s: float
+    def __init__(self, engine: EngineProcess, now_s: float) -> None:
+        """Begin with the engine that it was started for."""
+        self._engine = engine
+        self._needed_at_s = now_s
 
-    def is_over(self, now_s: float, *, engine_lives: bool, num_engines: int) -> bool:
-        """Whether to end.
+    def why_over(self, now_s: float, *, num_engines: int, has_pool: bool, is_spare: bool) -> str:
+        """Why it shall end now, or nothing.
 
         Args:
             now_s: Monotonic time.
-            engine_lives: The engine that it was started for runs, attached or not yet.
-            num_engines: Processes attached to the pool, the agent itself not counted.
+            num_engines: Processes attached to the pool, agents not counted.
+            has_pool: Whether there is a pool.
+            is_spare: Whether another agent looks after it.
         """
-        if engine_lives or num_engines:
-            self.needed_at_s = now_s
-        return now_s - self.needed_at_s >= LINGER_S
+        if is_spare:
+            return "another agent looks after the pool"
+        if num_engines or self._engine.is_alive():
+            self._needed_at_s = now_s
+        elif not has_pool:
+            return "neither the engine nor the pool is there any more"
+        if now_s - self._needed_at_s >= LINGER_S:
+            return "no engine is left"
+        return ""

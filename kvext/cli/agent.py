@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from kvext.config import Config, load_config
 __all__ = ["agent"]
 
 _LONGEST_END_S = 0.9
+_LOG_BYTES = 1 << 20
 
 
 def _of_pool(command: Callable[..., None]) -> Callable[..., None]:
@@ -137,7 +139,9 @@ def agent(context: click.Context, *, as_json: bool, **options: Any) -> None:
         _populate(settings, tell, shown=not as_json)
     stop = threading.Event()
     _end_on_signals(stop)
-    tell("ended", {"why": Agent(settings, tell).run(stop)})
+    why = Agent(settings, tell).run(stop)
+    tell("ended", {"why": why})
+    logging.getLogger(__name__).info("the agent has ended: %s", why)
 
 
 def _settings(options: Mapping[str, Any]) -> AgentSettings:
@@ -179,9 +183,15 @@ def _announcing(*, as_json: bool) -> Callable[[str, Mapping[str, Any]], None]:
 
 
 def _log_to(path: Path | None) -> None:
-    logging.basicConfig(
-        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler: logging.Handler = logging.StreamHandler()
+    if path is not None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handler = RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=1)
+        except OSError:
+            handler = logging.NullHandler()
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(handlers=[handler], level=logging.INFO, format=form)
 
 
 def _populate(

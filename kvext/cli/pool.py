@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from kvext.agent.attachment import num_engines
 from kvext.assembly import automatic_pool_bytes, pool_path
 from kvext.cli import pool_view
 from kvext.cli.answer import answering, echo_json, example, json_option
@@ -255,9 +256,12 @@ def rm(name: str, folder: str, *, force: bool, as_json: bool) -> None:
 
 
 def _num_attached(path: Path) -> int:
-    """Processes attached; none where the region is no pool that this kvext could have attached."""
+    """Engines attached; none where the region is no pool that this kvext could have attached.
+
+    An agent lets go of a pool that is removed, and does not count.
+    """
     try:
         with Pool.attach(path) as attached:
-            return len(attached.stat().processes)
+            return num_engines(attached.stat())
     except (PoolDamaged, PoolVersionMismatch):
         return 0

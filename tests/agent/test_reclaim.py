@@ -146,7 +146,7 @@ def test_policy_that_works_again_is_used_again(pool: Pool) -> None:
     assert keeper.duties.counters.reclaimed_records > without
 
 
-def test_agent_on_standby_touches_nothing(pool: Pool, region: object) -> None:
+def test_agent_on_standby_touches_nothing(pool: Pool) -> None:
     keeper = Keeper()
     _store(pool, 0, pool.num_extents)
     keeper.duties.role.state = RoleState.STANDBY

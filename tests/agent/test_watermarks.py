@@ -23,7 +23,7 @@ def test_room_is_made_below_the_low_watermark_and_then_up_to_the_high_one(
     if num_free >= math.ceil(marks.low * num_extents):
         assert wanted == 0
     else:
-        assert 0 < wanted
+        assert wanted > 0
         assert num_free + wanted == math.ceil(marks.high * num_extents) <= num_extents
 
 

@@ -65,11 +65,21 @@ class AdminServer:
         """
         if self._settings.token_file is not None:
             read_token(self._settings.token_file)
-        server = _Server((self._settings.host, self._settings.port), self._router)
+        server = self._bind()
         threading.Thread(
             target=server.serve_forever, args=(_POLL_S,), name="admin port", daemon=True
         ).start()
         self._server = server
+
+    def _bind(self) -> "_Server":
+        host, port = self._settings.host, self._settings.port
+        try:
+            return _Server((host, port), self._router)
+        except OSError:
+            # Nobody has asked for this port: an engine was started, and its pool has an agent.
+            if self._settings.engine_pid is None or port == 0:
+                raise
+            return _Server((host, 0), self._router)
 
     def close(self) -> None:
         """Stop listening; answers under way may be cut off."""

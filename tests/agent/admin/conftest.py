@@ -14,7 +14,7 @@ from kvext.config import Config
 from kvext.pool import Pool
 from tests.agent.clock import FakeClock
 
-TOKEN = "correct horse battery"
+TOKEN = "correct horse battery"  # noqa: S105 - of these tests alone
 
 
 class Port:
