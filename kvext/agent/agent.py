@@ -106,6 +106,7 @@ class Agent:
             self._health.attempt("admin_port", self._open_admin_port)
         if self._keep_role.is_due():
             self._health.attempt("role", self._hold_role)
+            self._keep_role.done()
         pool = self._attachment.pool
         if pool is None or stop.is_set():
             return
