@@ -71,8 +71,8 @@ def test_evicted_block_that_comes_back_is_known() -> None:
     ranking.observe(now)
     assert extents(ranking.choose(now, 1)) == [1]
     ranking.observe(records([Row(2, 2, last=2), Row(3, 3, last=3)]))
-    # Its second store is its second access: it has come back, the others have not.
-    now = records([Row(1, 7, last=4), Row(2, 2, last=2), Row(3, 3, last=3)])
+    # Its second store is its second access: it has come back, the later ones have not.
+    now = records([Row(1, 7, last=4), Row(5, 2, last=5), Row(6, 3, last=6)])
     ranking.observe(now)
     assert extents(ranking.choose(now, 2)) == [2, 3]
 
