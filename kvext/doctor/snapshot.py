@@ -9,10 +9,10 @@ from pathlib import Path
 from shlex import quote
 
 from kvext.config import Config
+from kvext.cxl.cgroup import Cgroup
 
 __all__ = [
     "Cache",
-    "Cgroup",
     "Cores",
     "EngineProcess",
     "Folder",
@@ -163,16 +163,6 @@ class Memory:
     memlock_bytes: int | None
     shmem_huge_pages: str
     """The kernel's setting for shared memory; empty if it has none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cgroup:
-    """The tightest memory limit above this process; `version` 0 means no memory controller."""
-
-    version: int
-    limit_bytes: int | None
-    used_bytes: int
-    """What cannot be reclaimed at once: without inactive file pages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+from kvext.cxl.cgroup import Cgroup
 from kvext.doctor import Finding, diagnose
 from kvext.doctor.snapshot import (
     Cache,
-    Cgroup,
     Cores,
     EngineProcess,
     Folder,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from kvext.cxl.cgroup import Cgroup
 from kvext.doctor import Status, diagnose
 from kvext.doctor.snapshot import (
-    Cgroup,
     Cores,
     Holder,
     Host,

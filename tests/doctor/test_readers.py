@@ -11,17 +11,15 @@ from contextlib import contextmanager
 from multiprocessing import shared_memory
 from pathlib import Path
 
-import pytest
-
 from kvext.cxl import create_region
 from kvext.doctor.readers.files import read_shared_files
 from kvext.doctor.readers.folder import read_folder
-from kvext.doctor.readers.memory import read_cgroup_memory, read_cpu_quota, read_memory
-from kvext.doctor.readers.mounts import MountEntry, mount_of, read_mount, read_mount_table
+from kvext.doctor.readers.memory import read_cpu_quota, read_memory
+from kvext.doctor.readers.mounts import read_mount
 from kvext.doctor.readers.pools import read_pools
 from kvext.doctor.readers.processes import read_engines
 from kvext.doctor.readers.software import read_software
-from kvext.doctor.snapshot import Cgroup, Holder, LockTrial
+from kvext.doctor.snapshot import Holder, LockTrial
 from kvext.pool import Pool
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the host's own
@@ -147,25 +145,6 @@ def test_shared_memory_of_the_host_is_recognised() -> None:
     assert 0 < mount.free_bytes <= mount.size_bytes
 
 
-def test_mount_points_with_spaces_are_read(tmp_path: Path) -> None:
-    line = r"30 25 0:27 / /my\040memory rw,nosuid shared:7 - tmpfs none rw,size=64k,huge=always"
-    _write(tmp_path / "proc/self/mountinfo", line + "\n")
-    (entry,) = read_mount_table(tmp_path)
-    assert (entry.point, entry.kind) == ("/my memory", "tmpfs")
-    assert entry.options == ("rw", "nosuid", "size=64k", "huge=always")
-
-
-def test_innermost_and_latest_mount_is_the_one_that_counts() -> None:
-    outer, hidden, latest, sibling = (
-        MountEntry("/", point, kind, ())
-        for point, kind in (("/", "ext4"), ("/a", "xfs"), ("/a", "tmpfs"), ("/ab", "nfs"))
-    )
-    table = [outer, hidden, latest, sibling]
-    assert mount_of(Path("/a/b"), table) is latest
-    assert mount_of(Path("/c"), table) is outer
-    assert mount_of(Path("/c"), []).kind == "unknown"
-
-
 def test_pools_are_seen_with_their_processes_and_faults(tmp_path: Path) -> None:
     create_region(tmp_path / "kvext-mine.pool", 1 << 20, Pool.initialise)
     (tmp_path / "kvext-torn.pool").write_bytes(b"no pool")
@@ -206,54 +185,25 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-_V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
-_V1_MOUNTS = (
-    "30 23 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
-    "31 23 0:28 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-)
-
-
-def test_tightest_limit_of_version_2_is_found_above_the_own_group(tmp_path: Path) -> None:
-    _write(tmp_path / "proc/self/mountinfo", _V2_MOUNT)
+def test_tightest_cpu_quota_is_found_above_the_own_group(tmp_path: Path) -> None:
+    _write(
+        tmp_path / "proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    )
     _write(tmp_path / "proc/self/cgroup", "0::/pod/engine\n")
     pod = tmp_path / "sys/fs/cgroup/pod"
-    _write(pod / "memory.max", "1000000\n")
-    _write(pod / "memory.current", "900000\n")
-    _write(pod / "memory.stat", "anon 100000\ninactive_file 500000\n")
     _write(pod / "cpu.max", "150000 100000\n")
-    _write(pod / "engine/memory.max", "max\n")
-    _write(pod / "engine/memory.current", "300000\n")
     _write(pod / "engine/cpu.max", "max 100000\n")
-    assert read_cgroup_memory(tmp_path) == Cgroup(2, 1_000_000, 400_000)
     assert read_cpu_quota(tmp_path) == 1.5
 
 
-@pytest.mark.parametrize("root", ["/", "/docker/abc"])
-def test_limit_of_version_1_is_found_with_and_without_a_mounted_root(
-    tmp_path: Path, root: str
-) -> None:
-    _write(tmp_path / "proc/self/mountinfo", _V1_MOUNTS.format(root=root))
-    _write(tmp_path / "proc/self/cgroup", "4:memory:/docker/abc\n3:cpu,cpuacct:/\n0::/\n")
-    top = tmp_path / "sys/fs/cgroup/memory"
-    group = top if root != "/" else top / "docker/abc"
-    _write(group / "memory.limit_in_bytes", "4000000\n")
-    _write(group / "memory.usage_in_bytes", "1000000\n")
-    _write(group / "memory.stat", "inactive_file 1\ntotal_inactive_file 250000\n")
+def test_negative_cpu_quota_of_version_1_is_none(tmp_path: Path) -> None:
+    mount = "30 23 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+    _write(tmp_path / "proc/self/mountinfo", mount)
+    _write(tmp_path / "proc/self/cgroup", "3:cpu,cpuacct:/\n0::/\n")
     _write(tmp_path / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
     _write(tmp_path / "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
-    assert read_cgroup_memory(tmp_path) == Cgroup(1, 4_000_000, 750_000)
     assert read_cpu_quota(tmp_path) is None
 
 
-def test_largest_number_of_version_1_is_no_limit(tmp_path: Path) -> None:
-    _write(tmp_path / "proc/self/mountinfo", _V1_MOUNTS.format(root="/"))
-    _write(tmp_path / "proc/self/cgroup", "4:memory:/\n")
-    top = tmp_path / "sys/fs/cgroup/memory"
-    _write(top / "memory.limit_in_bytes", "9223372036854771712\n")
-    _write(top / "memory.usage_in_bytes", "5\n")
-    assert read_cgroup_memory(tmp_path) == Cgroup(1, None, 5)
-
-
-def test_host_without_cgroups_has_no_controller(tmp_path: Path) -> None:
-    assert read_cgroup_memory(tmp_path) == Cgroup(0, None, 0)
+def test_host_without_cgroups_has_no_cpu_quota(tmp_path: Path) -> None:
     assert read_cpu_quota(tmp_path) is None

@@ -1,8 +1,9 @@
 """Memory that the pool may take, and limits that end an engine which takes it."""
 
 from kvext.config import format_bytes
+from kvext.cxl.cgroup import Cgroup
 from kvext.doctor.finding import Finding, Status
-from kvext.doctor.snapshot import Cgroup, Memory, Mount, Pools
+from kvext.doctor.snapshot import Memory, Mount, Pools
 
 __all__ = ["check_available_memory", "check_cgroup_memory", "check_huge_pages", "check_memlock"]
 

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 from kvext.cxl import region_path
+from kvext.cxl.cgroup import read_cgroup_memory
 from kvext.doctor.readers.files import read_shared_files
 from kvext.doctor.readers.folder import read_folder
-from kvext.doctor.readers.memory import read_cgroup_memory, read_cpu_quota, read_memory
+from kvext.doctor.readers.memory import read_cpu_quota, read_memory
 from kvext.doctor.readers.processes import pid_namespace, read_engines
 from kvext.doctor.readers.software import read_software
 from kvext.doctor.snapshot import Cache, Cores, Host, Pools, System
