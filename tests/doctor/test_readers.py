@@ -16,11 +16,13 @@ from kvext.doctor.readers.files import read_shared_files
 from kvext.doctor.readers.folder import read_folder
 from kvext.doctor.readers.memory import read_cpu_quota, read_memory
 from kvext.doctor.readers.mounts import read_mount
+from kvext.doctor.readers.namespaces import read_attached, read_confinement
 from kvext.doctor.readers.pools import read_pools
-from kvext.doctor.readers.processes import read_engines
+from kvext.doctor.readers.processes import pid_namespace, read_engines
 from kvext.doctor.readers.software import read_software
-from kvext.doctor.snapshot import Holder, LockTrial
+from kvext.doctor.snapshot import DaxDevice, Holder, HugePages, LockTrial, NumaNode
 from kvext.pool import Pool
+from tests.containers import contained, require_namespaces
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the host's own
 _FIRST_CORE = min(os.sched_getaffinity(0))
@@ -155,6 +157,9 @@ def test_pools_are_seen_with_their_processes_and_faults(tmp_path: Path) -> None:
     assert [pid for pid, _ in pools.wanted.pids] == [os.getpid()]
     assert pools.wanted.region_bytes == 1 << 20
     assert pools.wanted.bypassed
+    assert pools.wanted.access is not None
+    assert (pools.wanted.access.user, pools.wanted.access.mode) == (os.geteuid(), 0o600)
+    assert pools.wanted.access.usable
     (torn,) = [pool for pool in pools.found if pool.name == "torn"]
     assert "; " in torn.fault
     assert pools.automatic_bytes >= 64 << 20
@@ -164,6 +169,58 @@ def test_memory_of_this_host_is_read() -> None:
     memory = read_memory()
     assert memory.available_bytes > 1 << 20
     assert memory.memlock_bytes is None or memory.memlock_bytes >= 0
+
+
+def test_memory_of_every_kind_is_read(tmp_path: Path) -> None:
+    nodes, huge = tmp_path / "sys/devices/system/node", tmp_path / "sys/kernel/mm/hugepages"
+    _write(nodes / "node0/cpulist", "0-7\n")
+    _write(nodes / "node0/meminfo", "Node 0 MemTotal:       2048 kB\n")
+    _write(nodes / "node10/cpulist", "\n")
+    _write(nodes / "node10/meminfo", "Node 10 MemTotal:       4096 kB\n")
+    _write(huge / "hugepages-2048kB/nr_hugepages", "9\n")
+    _write(huge / "hugepages-2048kB/free_hugepages", "3\n")
+    _write(tmp_path / "sys/bus/dax/devices/dax1.0/size", "4096\n")
+    _write(tmp_path / "sys/bus/dax/drivers/device_dax/bind", "")
+    driver = tmp_path / "sys/bus/dax/devices/dax1.0/driver"
+    driver.symlink_to(tmp_path / "sys/bus/dax/drivers/device_dax")
+    memory = read_memory(tmp_path)
+    assert memory.nodes == (
+        NumaNode(0, has_cores=True, memory_bytes=2 << 20),
+        NumaNode(10, has_cores=False, memory_bytes=4 << 20),
+    )
+    assert memory.huge_pages == (HugePages(2 << 20, 9, 3),)
+    assert memory.dax_devices == (DaxDevice("dax1.0", 4096, "device_dax"),)
+
+
+def test_user_map_and_filter_are_read(tmp_path: Path) -> None:
+    _write(tmp_path / "proc/self/uid_map", "         0     100000      65536\n")
+    _write(tmp_path / "proc/self/status", "NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n")
+    confinement = read_confinement(tmp_path)
+    assert confinement.user_map == ((0, 100_000, 65_536),)
+    assert confinement.seccomp_filtered
+    assert confinement.user == os.geteuid()
+
+
+def test_process_beside_this_one_shares_its_namespaces() -> None:
+    with running("anything", _FIRST_CORE) as pid:
+        (seen,) = read_attached([(pid, pid_namespace("self"))])
+    assert (seen.seen_as, seen.apart) == (pid, ())
+
+
+def test_process_of_a_container_is_seen_under_its_number_here_and_as_apart() -> None:
+    require_namespaces()
+    program = contained(["sh", "-c", "stat -Lc %i /proc/self/ns/pid; read line"])
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True) as outer:
+        assert outer.stdin is not None
+        assert outer.stdout is not None
+        space = int(outer.stdout.readline())
+        (seen,) = read_attached([(1, space)])
+        assert seen.seen_as > 1
+        assert seen.apart == ("pid", "mnt")
+        outer.stdin.close()
+    (gone,) = read_attached([(1, space)])
+    assert gone.seen_as == 0
 
 
 def test_this_environment_is_read_without_importing_an_engine() -> None:

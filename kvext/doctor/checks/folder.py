@@ -1,6 +1,7 @@
 """The pool's folder: is it there, is it memory, is it large enough, do locks work in it?"""
 
 from kvext.config import format_bytes
+from kvext.cxl.mounts import IN_MEMORY
 from kvext.doctor.finding import Finding, Status
 from kvext.doctor.snapshot import Folder, LockTrial, Pools
 
@@ -12,12 +13,11 @@ __all__ = [
     "check_locks",
 ]
 
-_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _CONTAINER_DEFAULT_BYTES = 64 << 20
 """What Docker and Kubernetes give a container's /dev/shm unless told otherwise."""
 _SMALLEST_POOL_BYTES = 64 << 20
 """The smallest pool that an engine makes by itself."""
-_ENLARGE = "docker run --shm-size=8g (or --ipc=host); Kubernetes: an emptyDir of medium Memory"
+_ENLARGE = "docker run --shm-size=SIZE (or --ipc=host); Kubernetes: an emptyDir of medium Memory"
 _ELSEWHERE = "choose another folder with --pool-folder"
 
 
@@ -40,16 +40,22 @@ def check_file_system(folder: Folder) -> Finding:
     """Whether the folder is memory."""
     mount = folder.mount
     fact = f"{mount.kind} at {mount.point} ({','.join(mount.options)})"
-    if mount.kind not in _IN_MEMORY:
+    if mount.kind not in IN_MEMORY:
         fact += ": the kernel writes the pool's pages to a disk"
         return Finding("file-system", Status.WARNING, fact, "--pool-folder /dev/shm")
     return Finding("file-system", Status.OK, fact)
 
 
-def check_folder_size(folder: Folder) -> Finding:
-    """Whether somebody has ever chosen the size of the folder's file system."""
+def check_folder_size(folder: Folder, pools: Pools) -> Finding:
+    """Whether somebody has ever chosen the size of the folder's file system, and a fitting one."""
     size_bytes = folder.mount.size_bytes
     fact = f"{format_bytes(size_bytes)} in all"
+    if pools.wanted is not None:
+        fact += f", {format_bytes(pools.wanted.region_bytes)} of it the pool's"
+        return Finding("folder-size", Status.OK, fact)
+    if (pools.asked_bytes or 0) > size_bytes:
+        fact += f", less than a pool of {format_bytes(pools.planned_bytes)}"
+        return Finding("folder-size", Status.ERROR, fact, _ENLARGE)
     if size_bytes <= _CONTAINER_DEFAULT_BYTES:
         fact += ", no more than a container gets by default"
         return Finding("folder-size", Status.WARNING, fact, _ENLARGE)
@@ -61,8 +67,10 @@ def check_folder_free(folder: Folder, pools: Pools) -> Finding:
     fact = f"{format_bytes(folder.mount.free_bytes)} free"
     if pools.wanted is not None:
         return Finding("folder-free", Status.OK, f"{fact}; the pool has its memory already")
-    if folder.mount.free_bytes < _SMALLEST_POOL_BYTES:
-        fact += f", less than the smallest pool of {format_bytes(_SMALLEST_POOL_BYTES)}"
+    needed_bytes = pools.asked_bytes or _SMALLEST_POOL_BYTES
+    if folder.mount.free_bytes < needed_bytes:
+        which = "a" if pools.asked_bytes else "the smallest"
+        fact += f", less than {which} pool of {format_bytes(needed_bytes)}"
         mend = f"remove what is left over there, or enlarge it: {_ENLARGE}"
         return Finding("folder-free", Status.ERROR, fact, mend)
     return Finding("folder-free", Status.OK, fact)
