@@ -2,6 +2,7 @@
 
 import functools
 import os
+import shlex
 import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
@@ -44,7 +45,7 @@ def contained(
     """
     script = 'exec "$@"'
     if shared_memory is not None:
-        script = f"mount --bind {shared_memory} /dev/shm && {script}"
+        script = f"mount --bind {shlex.quote(str(shared_memory))} /dev/shm && {script}"
     start = [*_NAMESPACES, "sh", "-c", script, "sh", *command]
     if group is None:
         return start

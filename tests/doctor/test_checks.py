@@ -102,6 +102,20 @@ _CASES: list[tuple[Host, str, Status, str, str]] = [
     (mount(size_bytes=64 * MIB), "folder-size", Status.WARNING, "64 MiB in all", "--shm-size"),
     (asked(65 * GIB), "folder-size", Status.ERROR, "64 GiB in all, less than", "--shm-size"),
     (asked(61 * GIB), "folder-free", Status.ERROR, "60 GiB free, less than a pool of 61", "remove"),
+    (
+        asked(60 * GIB - 100 * MIB),
+        "folder-free",
+        Status.WARNING,
+        "an engine with several processes wants 240 MiB",
+        "--shm-size",
+    ),
+    (
+        replace(mount(free_bytes=239 * MIB), pools=pools(_POOL).pools),
+        "folder-free",
+        Status.WARNING,
+        "239 MiB free; the pool has its memory already; beside the pool",
+        "enlarge the folder",
+    ),
     (mount(free_bytes=63 * MIB), "folder-free", Status.ERROR, "63 MiB free, less", "enlarge"),
     (folder(locks=LockTrial.NOT_ENFORCED), "locks", Status.ERROR, "exclude nobody", "local"),
     (folder(locks=LockTrial.NOT_TRIED), "locks", Status.NOTE, "not tried", "pool-folder first"),
@@ -327,10 +341,15 @@ _GOOD: list[tuple[Host, str, str]] = [
     (software(allowed_plugins="other,kvext"), "plugin-allowed", "lets kvext in"),
     (system(release="5.14.0-70.el9"), "kernel", "5.14.0"),
     (mount(size_bytes=65 * MIB), "folder-size", "65 MiB"),
-    (mount(free_bytes=64 * MIB), "folder-free", "64 MiB"),
+    (mount(free_bytes=304 * MIB), "folder-free", "304 MiB"),
     (pools(_POOL), "pool", "8 GiB, 3 blocks, 2 attached"),
     (pools(_POOL), "folder-size", "64 GiB in all, 8 GiB of it the pool's"),
-    (asked(60 * GIB), "folder-free", "60 GiB"),
+    (asked(60 * GIB - 240 * MIB), "folder-free", "60 GiB"),
+    (
+        replace(folder(path=Path("/kvext")), pools=asked(60 * GIB).pools),
+        "folder-free",
+        "60 GiB",
+    ),
     (asked(60 * GIB), "available-memory", "100 GiB"),
     (
         pools(replace(_POOL, access=FileAccess(1000, 0o600, usable=True))),
@@ -371,7 +390,7 @@ def test_pool_that_exists_needs_neither_room_nor_available_memory() -> None:
     existing = pools(_POOL)
     crowded = replace(
         existing,
-        folder=mount(free_bytes=0).folder,
+        folder=mount(free_bytes=240 * MIB).folder,
         memory=memory(available_bytes=GIB).memory,
         cgroup=Cgroup(2, 2 * GIB, 2 * GIB),
     )

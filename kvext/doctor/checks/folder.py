@@ -1,5 +1,7 @@
 """The pool's folder: is it there, is it memory, is it large enough, do locks work in it?"""
 
+from pathlib import Path
+
 from kvext.config import format_bytes
 from kvext.cxl.mounts import IN_MEMORY
 from kvext.doctor.finding import Finding, Status
@@ -17,6 +19,9 @@ _CONTAINER_DEFAULT_BYTES = 64 << 20
 """What Docker and Kubernetes give a container's /dev/shm unless told otherwise."""
 _SMALLEST_POOL_BYTES = 64 << 20
 """The smallest pool that an engine makes by itself."""
+_ENGINE_FOLDER = Path("/dev/shm")  # noqa: S108 - where engines put their message queues
+_ENGINE_QUEUE_BYTES = 240 << 20
+"""What vLLM's largest message queue asks for: a worker's answers, ten pieces of 24 MiB."""
 _ENLARGE = "docker run --shm-size=SIZE (or --ipc=host); Kubernetes: an emptyDir of medium Memory"
 _ELSEWHERE = "choose another folder with --pool-folder"
 
@@ -63,16 +68,25 @@ def check_folder_size(folder: Folder, pools: Pools) -> Finding:
 
 
 def check_folder_free(folder: Folder, pools: Pools) -> Finding:
-    """Whether the pool, if it must still be made, finds room."""
-    fact = f"{format_bytes(folder.mount.free_bytes)} free"
-    if pools.wanted is not None:
-        return Finding("folder-free", Status.OK, f"{fact}; the pool has its memory already")
+    """Whether the pool, if it must still be made, finds room, and an engine beside it."""
+    free_bytes = folder.mount.free_bytes
+    fact = f"{format_bytes(free_bytes)} free"
     needed_bytes = pools.asked_bytes or _SMALLEST_POOL_BYTES
-    if folder.mount.free_bytes < needed_bytes:
+    if pools.wanted is not None:
+        fact += "; the pool has its memory already"
+        needed_bytes = 0
+    if free_bytes < needed_bytes:
         which = "a" if pools.asked_bytes else "the smallest"
         fact += f", less than {which} pool of {format_bytes(needed_bytes)}"
         mend = f"remove what is left over there, or enlarge it: {_ENLARGE}"
         return Finding("folder-free", Status.ERROR, fact, mend)
+    if folder.path == _ENGINE_FOLDER and free_bytes - needed_bytes < _ENGINE_QUEUE_BYTES:
+        fact += (
+            f"; beside the pool, an engine with several processes wants "
+            f"{format_bytes(_ENGINE_QUEUE_BYTES)} there when it starts"
+        )
+        mend = f"enlarge the folder: {_ENLARGE}"
+        return Finding("folder-free", Status.WARNING, fact, mend)
     return Finding("folder-free", Status.OK, fact)
 
 
