@@ -9,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from kvext.config import Config
+from kvext.cxl import region_name
 from kvext.cxl.cgroup import Cgroup
 
 __all__ = [
@@ -147,7 +148,7 @@ class PoolSeen:
     @property
     def name(self) -> str:
         """The pool's name, as `kvext pool` takes it."""
-        return self.path.name.removeprefix("kvext-").removesuffix(".pool")
+        return region_name(self.path)
 
     @property
     def arguments(self) -> str:

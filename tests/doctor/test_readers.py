@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from multiprocessing import shared_memory
 from pathlib import Path
 
-from kvext.cxl import create_region
+from kvext.cxl import create_region, region_path
 from kvext.doctor.readers.files import read_shared_files
 from kvext.doctor.readers.folder import read_folder
 from kvext.doctor.readers.memory import read_cpu_quota, read_memory
@@ -148,9 +148,9 @@ def test_shared_memory_of_the_host_is_recognised() -> None:
 
 
 def test_pools_are_seen_with_their_processes_and_faults(tmp_path: Path) -> None:
-    create_region(tmp_path / "kvext-mine.pool", 1 << 20, Pool.initialise)
-    (tmp_path / "kvext-torn.pool").write_bytes(b"no pool")
-    with Pool.attach(tmp_path / "kvext-mine.pool", extent_bytes=4096, label="test") as pool:
+    create_region(region_path(tmp_path, "mine"), 1 << 20, Pool.initialise)
+    (region_path(tmp_path, "torn")).write_bytes(b"no pool")
+    with Pool.attach(region_path(tmp_path, "mine"), extent_bytes=4096, label="test") as pool:
         pool.set_bypass(True)
         pools = read_pools(tmp_path, "mine")
     assert pools.wanted is not None

@@ -1,11 +1,12 @@
 """Two engines, each in a container of its own, on one folder of memory for one region."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,11 @@ def _ask(engine: ServedEngine, question: Any) -> Answer:
 
 
 def _stat(path: Path) -> PoolStat:
-    with Pool.attach(path) as observer:
-        observer.reap()
-        return observer.stat()
+    with Pool.attach(path, extent_bytes=1) as pool:
+        pool.reap()
+        stat = pool.stat()
+    processes = tuple(process for process in stat.processes if process.pid != os.getpid())
+    return replace(stat, processes=processes)
 
 
 def _stat_inside(engine: ServedEngine) -> Mapping[str, Any]:
