@@ -12,7 +12,7 @@ import pytest
 
 from kvext.cxl import create_region, region_path
 from kvext.pool import Pool
-from tests.containers import contained, memory_folder, require_namespaces
+from tests.containers import contained, memory_folder, memory_group, require_namespaces
 
 _MEMBER = """
 import json, sys
@@ -37,6 +37,8 @@ if stored:
 lease = pool.match(keys[0], shape)
 half_written = pool.reserve(keys[1], shape, 4096, namespace)
 for key in sys.stdin:
+    if key == "eat\\n":
+        eaten = bytes(1) * (1 << 30)
     found = pool.lookup(bytes([ord(key[0]), 0]) * 16, shape) == b"\\1"
     processes = {process.label: process.pid for process in pool.stat().processes}
     answer = {"found": found, "processes": processes, "uuid": pool.uuid, "stored": stored}
@@ -72,8 +74,9 @@ def children(pid: int) -> list[int]:
 
 
 @contextmanager
-def member(shared_memory: Path, label: str) -> Iterator[Member]:
-    program = contained([sys.executable, "-c", _MEMBER, label], shared_memory=shared_memory)
+def member(shared_memory: Path, label: str, group: Path | None = None) -> Iterator[Member]:
+    command = [sys.executable, "-c", _MEMBER, label]
+    program = contained(command, shared_memory=shared_memory, group=group)
     pipe = subprocess.PIPE
     with subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True) as process:
         try:
@@ -125,6 +128,26 @@ def test_pins_and_extents_of_a_killed_container_return_and_its_neighbour_goes_on
         answer = second.ask("a")
         assert answer["found"]
         assert answer["processes"] == {"b": 1}
+
+
+def test_container_that_the_kernel_kills_for_its_memory_leaves_the_pool_whole(
+    shared_memory: Path,
+) -> None:
+    with member(shared_memory, "a") as first, memory_group(256 << 20) as group:
+        uuid = first.ask("a")["uuid"]
+        with member(shared_memory, "b", group) as second:
+            assert second.ask("a")["found"]
+            assert second.process.stdin is not None
+            second.process.stdin.write("eat\n")
+            second.process.stdin.flush()
+            assert second.process.wait(timeout=60) != 0
+        answer = first.ask("b")
+        assert answer["found"], "what the dead had stored is everybody's"
+        assert (answer["processes"], answer["uuid"]) == ({"a": 1}, uuid)
+        with Pool.attach(region_path(shared_memory, "default"), extent_bytes=1) as pool:
+            pool.reap()
+            figures = pool.stat()
+            assert (figures.num_pinned, figures.num_reserved) == (1, 1)
 
 
 def test_restarts_in_memory_for_one_region_attach_to_the_same_pool_again(
