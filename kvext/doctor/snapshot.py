@@ -144,6 +144,10 @@ class PoolSeen:
     bypassed: bool = False
     access: FileAccess | None = None
     """None if it vanished meanwhile."""
+    of_other_format: bool = False
+    """Whether `fault` is that another kvext wrote it."""
+    locked: bool = False
+    """Whether a living process is in it, whichever kvext it runs; told only beside a fault."""
 
     @property
     def name(self) -> str:

@@ -141,6 +141,22 @@ _CASES: list[tuple[Host, str, Status, str, str]] = [
         "1 that cannot be attached, 2 GiB",
         "kvext pool rm",
     ),
+    (
+        pools(replace(_OTHER_POOL, fault="other format; use another", of_other_format=True)),
+        "other-pools",
+        Status.WARNING,
+        "1 that cannot be attached",
+        "rm /dev/shm/kvext-tests.pool",
+    ),
+    (
+        pools(
+            replace(_OTHER_POOL, fault="other format; x", of_other_format=True, locked=True),
+        ),
+        "other-pools",
+        Status.NOTE,
+        "1 of another kvext whose engines still run, 2 GiB",
+        "when its last engine is gone: rm /dev/shm/kvext-tests.pool",
+    ),
     (pools(replace(_POOL, bypassed=True)), "pool", Status.WARNING, "bypassed", "pass off default"),
     (pools(_FOREIGN), "pool-access", Status.ERROR, "uid 1234, mode 0600", "runAsUser: 1234"),
     (

@@ -165,6 +165,22 @@ def test_pools_are_seen_with_their_processes_and_faults(tmp_path: Path) -> None:
     assert pools.automatic_bytes >= 64 << 20
 
 
+def test_pool_of_another_format_is_told_from_a_damaged_one_and_who_is_in_it(tmp_path: Path) -> None:
+    older = tmp_path / "kvext-mine.v1.pool"
+    create_region(older, 1 << 20, Pool.initialise)
+    (region_path(tmp_path, "torn")).write_bytes(b"no pool")
+    with Pool.attach(older, extent_bytes=4096):
+        with older.open("r+b") as file:
+            file.seek(8)  # the version, behind the magic
+            file.write(struct.pack("<I", 1))
+        found = {pool.path: pool for pool in read_pools(tmp_path, "mine").found}
+    assert found[older].of_other_format
+    assert found[older].locked
+    torn = found[region_path(tmp_path, "torn")]
+    assert (torn.of_other_format, torn.locked) == (False, False)
+    assert not read_pools(tmp_path, "mine").found[0].locked
+
+
 def test_memory_of_this_host_is_read() -> None:
     memory = read_memory()
     assert memory.available_bytes > 1 << 20

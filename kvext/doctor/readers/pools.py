@@ -6,8 +6,9 @@ from pathlib import Path
 
 from kvext.assembly import automatic_pool_bytes
 from kvext.cxl import find_regions, region_path
+from kvext.doctor.readers.folder import lock_is_held
 from kvext.doctor.snapshot import FileAccess, Pools, PoolSeen
-from kvext.errors import PoolError
+from kvext.errors import PoolError, PoolVersionMismatch
 from kvext.pool import Pool
 
 __all__ = ["read_pools"]
@@ -25,7 +26,14 @@ def _pool(path: Path) -> PoolSeen:
         with Pool.attach(path) as observed:
             figures = observed.stat()
     except PoolError as error:
-        return PoolSeen(path, _length(path), fault=str(error), access=_access(path))
+        return PoolSeen(
+            path,
+            _length(path),
+            fault=str(error),
+            access=_access(path),
+            of_other_format=isinstance(error, PoolVersionMismatch),
+            locked=_is_locked(path),
+        )
     pids = tuple((process.pid, process.pid_namespace) for process in figures.processes)
     return PoolSeen(
         path,
@@ -44,6 +52,19 @@ def _access(path: Path) -> FileAccess | None:
         return None
     usable = os.access(path, os.R_OK | os.W_OK, effective_ids=True)
     return FileAccess(state.st_uid, stat.S_IMODE(state.st_mode), usable)
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return lock_is_held(fd)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
 
 
 def _length(path: Path) -> int:
