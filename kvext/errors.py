@@ -12,6 +12,7 @@
     │   ├── PoolFolderMissing     no folder to make it in
     │   ├── PoolExists            a region is there already
     │   ├── PoolFull              the folder has too little memory for the region
+    │   ├── PoolOverMemoryLimit   the control group's memory limit does
     │   ├── PoolVersionMismatch   the region has another format version
     │   ├── PoolDamaged           the region's superblock cannot be trusted
     │   ├── PoolPermission        the region may not be opened
@@ -58,6 +59,7 @@ __all__ = [
     "PoolGeometryMismatch",
     "PoolLockTimeout",
     "PoolMissing",
+    "PoolOverMemoryLimit",
     "PoolPermission",
     "PoolUnusable",
     "PoolVersionMismatch",
@@ -210,6 +212,37 @@ class PoolFull(PoolError):
     _says = (
         "pool {self.path} needs {self.needed_size} but its folder has "
         "{self.free_size} free; ask for less, or choose another folder"
+    )
+
+
+@dataclass(eq=False)
+class PoolOverMemoryLimit(PoolError):
+    """Making the region here would have the kernel kill this process for its control group."""
+
+    needed_bytes: int
+    limit_bytes: int
+    used_bytes: int
+    """What the group holds without the region."""
+
+    @property
+    def needed_size(self) -> str:
+        """`needed_bytes` for people."""
+        return _size(self.needed_bytes)
+
+    @property
+    def limit_size(self) -> str:
+        """`limit_bytes` for people."""
+        return _size(self.limit_bytes)
+
+    @property
+    def used_size(self) -> str:
+        """`used_bytes` for people."""
+        return _size(self.used_bytes)
+
+    _says = (
+        "pool {self.path} needs {self.needed_size} but this process's memory limit is "
+        "{self.limit_size}, of which {self.used_size} are in use; raise the limit, ask for less, "
+        "or have `kvext pool create` or the agent make the pool outside this container"
     )
 
 
