@@ -27,6 +27,9 @@
     ├── TenancyError              who may hold what
     │   ├── UnknownPolicy         no eviction policy of this name
     │   └── SharesConflict        shares that cannot all be kept
+    ├── CopyError                 moving blocks to and from an accelerator
+    │   ├── PinningRefused        the driver does not pin a range of host memory
+    │   └── CopyStalled           the accelerator did not finish a copy in time
     └── SimulationError           what `kvext simulate` is to replay
         ├── TraceError            a trace, named by file and line
         ├── ScenarioError         a scenario, named by file and line
@@ -43,12 +46,15 @@ __all__ = [
     "CapacityError",
     "ConfigError",
     "ConfigFileError",
+    "CopyError",
+    "CopyStalled",
     "EngineMissing",
     "IdentityError",
     "IdentityUnknown",
     "InvalidOption",
     "KvextError",
     "OptionConflict",
+    "PinningRefused",
     "PoolBusy",
     "PoolDamaged",
     "PoolDetached",
@@ -401,6 +407,41 @@ class SharesConflict(TenancyError):
         more = len(self.tenants) - 8
         listed = f"{named} and {more} more" if more > 0 else named
         return f"the share of tenant {listed}" if len(self.tenants) == 1 else f"shares of {listed}"
+
+
+@dataclass(eq=False)
+class CopyError(KvextError):
+    """Blocks cannot travel to or from an accelerator."""
+
+
+@dataclass(eq=False)
+class PinningRefused(CopyError):
+    """The driver neither pins nor frees a range of host memory; `reason` is its own word."""
+
+    num_bytes: int
+    reason: str
+
+    _says = (
+        "the driver refuses {self.size} of pinned memory: {self.reason}; raise the limit on "
+        "locked memory (ulimit -l), or pin a range only once"
+    )
+
+    @property
+    def size(self) -> str:
+        """The range in a readable unit."""
+        return _size(self.num_bytes)
+
+
+@dataclass(eq=False)
+class CopyStalled(CopyError):
+    """A copy was still under way at its deadline; its blocks count as failed."""
+
+    deadline_s: float
+
+    _says = (
+        "the accelerator did not finish a copy within {self.deadline_s:.1f} s; look for a hung "
+        "kernel or a fault of the device in the system's log"
+    )
 
 
 @dataclass(eq=False)
