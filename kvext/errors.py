@@ -30,6 +30,9 @@
     ├── CopyError                 moving blocks to and from an accelerator
     │   ├── PinningRefused        the driver does not pin a range of host memory
     │   └── CopyStalled           the accelerator did not finish a copy in time
+    ├── AgentError                the agent of a pool
+    │   ├── AgentBusy             its loop did not come to an order in time
+    │   └── AgentUnreachable      its port does not answer
     └── SimulationError           what `kvext simulate` is to replay
         ├── TraceError            a trace, named by file and line
         ├── ScenarioError         a scenario, named by file and line
@@ -43,6 +46,9 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 __all__ = [
+    "AgentBusy",
+    "AgentError",
+    "AgentUnreachable",
     "CapacityError",
     "ConfigError",
     "ConfigFileError",
@@ -441,6 +447,36 @@ class CopyStalled(CopyError):
     _says = (
         "the accelerator did not finish a copy within {self.deadline_s:.1f} s; look for a hung "
         "kernel or a fault of the device in the system's log"
+    )
+
+
+@dataclass(eq=False)
+class AgentError(KvextError):
+    """The agent of a pool cannot do what it was asked for."""
+
+
+@dataclass(eq=False)
+class AgentBusy(AgentError):
+    """The agent's loop did not come to an order in time; it is not done."""
+
+    waited_s: float
+
+    _says = (
+        "the agent did not come to it within {self.waited_s:g} s, or has too much waiting; "
+        "look at its /health and try again"
+    )
+
+
+@dataclass(eq=False)
+class AgentUnreachable(AgentError):
+    """No agent answers at its admin port."""
+
+    url: str
+    reason: str
+
+    _says = (
+        "no agent answers at {self.url}: {self.reason}; start one with `kvext agent`, "
+        "or name its port with --port"
     )
 
 
