@@ -4,7 +4,6 @@ Every command attaches as an observer: it takes no place in the process table an
 geometry to the first engine.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
