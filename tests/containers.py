@@ -1,9 +1,11 @@
 """Commands as a container runtime starts them: own processes, own mounts, own limit of memory."""
 
+import errno
 import functools
 import os
 import shlex
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from kvext.cxl.cgroup import group_folders
 __all__ = ["contained", "memory_folder", "memory_group", "require_namespaces"]
 
 _NAMESPACES = ("unshare", "--pid", "--mount", "--fork", "--mount-proc", "--propagation", "private")
+_GONE_DEADLINE_S = 10.0
 _LIMIT_FILES = ("memory.max", "memory.limit_in_bytes")
 
 
@@ -75,7 +78,21 @@ def memory_group(limit_bytes: int) -> Iterator[Path]:
         _set_limit(group, limit_bytes)
         yield group
     finally:
-        group.rmdir()
+        _remove(group)
+
+
+def _remove(group: Path) -> None:
+    """Once the last of its processes is gone, which takes the kernel a moment after a kill."""
+    end_s = time.monotonic() + _GONE_DEADLINE_S
+    while True:
+        try:
+            group.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > end_s:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _top() -> Path:

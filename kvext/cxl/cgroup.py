@@ -47,7 +47,9 @@ _FILES = {
         "memory.usage_in_bytes",
         ("total_inactive_file", "total_active_file"),
     ),
-    2: _MemoryFiles("memory.max", "memory.current", ("inactive_file", "active_file")),
+    2: _MemoryFiles(
+        "memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable")
+    ),
 }
 
 

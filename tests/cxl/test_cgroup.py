@@ -46,7 +46,10 @@ def test_tightest_limit_of_version_2_is_found_above_the_own_group(tmp_path: Path
     pod = tmp_path / "sys/fs/cgroup/pod"
     _write(pod / "memory.max", "1000000\n")
     _write(pod / "memory.current", "900000\n")
-    _write(pod / "memory.stat", "anon 100000\ninactive_file 400000\nactive_file 100000\n")
+    _write(
+        pod / "memory.stat",
+        "anon 100000\ninactive_file 300000\nactive_file 100000\nslab_reclaimable 100000\n",
+    )
     _write(pod / "engine/memory.max", "max\n")
     _write(pod / "engine/memory.current", "300000\n")
     assert read_cgroup_memory(tmp_path) == Cgroup(2, 1_000_000, 400_000)

@@ -76,7 +76,7 @@ def test_pods_see_one_folder_of_the_node_as_one_user(pod: dict[str, Any]) -> Non
         (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "pool"]
         assert mount["mountPath"] == _POOL["mountPath"]
     (main,) = pod["containers"]
-    assert {**pod["securityContext"], **main["securityContext"]}["runAsUser"] == 1000
+    assert {**pod["securityContext"], **main["securityContext"]}["runAsUser"] == 10001
     assert f"={_POOL['mountPath']}" in " ".join(main["args"])
 
 
@@ -142,7 +142,7 @@ def test_image_copies_what_exists_and_what_is_not_left_out_of_its_context() -> N
 
 def test_image_has_the_lock_of_ci_and_the_user_of_the_pods() -> None:
     assert "--requirement /src/requirements/vllm-cpu.lock" in _DOCKERFILE
-    assert re.search(r"^USER 1000:1000$", _DOCKERFILE, re.MULTILINE)
+    assert re.search(r"^USER 10001:10001$", _DOCKERFILE, re.MULTILINE)
     pythons = set(re.findall(r"^FROM python:(\d+\.\d+)-", _DOCKERFILE, re.MULTILINE))
     assert pythons == {"3.11"}, "the lock is for 3.11"
 

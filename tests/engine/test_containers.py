@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,19 +13,22 @@ from typing import Any
 
 import pytest
 
+from kvext.config import parse_bytes
 from kvext.cxl import region_path
 from kvext.pool import Pool, PoolStat
 from kvext.testing.chat import Answer
 from kvext.testing.long_prompts import log_question
 from kvext.testing.serving import ServedEngine
-from tests.containers import contained, memory_folder, require_namespaces
+from tests.containers import contained, memory_folder, memory_group, require_namespaces
 
 # The first test waits for all engine starts.
 pytestmark = pytest.mark.timeout(420)
 
-_POOL_BYTES = 256 << 20
+_POOL_SIZE = "256MiB"
 _MEMORY_SIZE = "512m"
 """Room for the pool and the 240 MiB that vLLM's workers want free, not for a second pool."""
+_LIMIT_BYTES = 8 << 30
+"""Room for an engine of the tiny model, not for the pool that it is told to make."""
 _GONE_DEADLINE_S = 10.0
 _BLOCK_TOKENS = 32
 _ENGINE_OPTIONS = (
@@ -41,7 +44,10 @@ _SECOND_LOG = log_question("Sable Head", days=8)
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """Two engines in two containers; one is killed, and a third container takes its place."""
+    """Two engines in two containers; one is killed, and a third container takes its place.
+
+    Beside the third, one is to make a pool that its memory limit cannot hold.
+    """
 
     cold: Answer
     beside: Answer
@@ -53,54 +59,94 @@ class Story:
     restarted: Answer
     after_restart: PoolStat
     files: tuple[str, ...]
+    limited: Answer
+    limited_log: str
+    limited_files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the engines of the story live."""
+
+    model: Path
+    folder: Path
+    memory: Path
+    wide: Path
+    """Memory that promises more than the limited engine may have."""
+    group: Path
+
+    def engine(self, name: str, core: str) -> ServedEngine:
+        """One on the pool that all share."""
+        return self._served(
+            name, core, contained(self._command(_POOL_SIZE), shared_memory=self.memory)
+        )
+
+    def limited_engine(self) -> ServedEngine:
+        """One that is to make a pool which its limit cannot hold."""
+        command = contained(self._command("16GiB"), shared_memory=self.wide, group=self.group)
+        return self._served("limited", "1", command)
+
+    def _command(self, pool_size: str) -> list[str]:
+        return ["kvext", "serve", str(self.model), "--pool", pool_size, *_ENGINE_OPTIONS]
+
+    def _served(self, name: str, core: str, command: Sequence[str]) -> ServedEngine:
+        # A container's first process does not hear the signals of its parent.
+        log = self.folder / f"{name}.log"
+        return ServedEngine(command, log=log, cores=core, stop_deadline_s=0.1)
 
 
 @pytest.fixture(scope="module")
 def story(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
     require_namespaces()
     folder = tmp_path_factory.mktemp("containers")
-    command = ["kvext", "serve", str(model), "--pool", f"{_POOL_BYTES >> 20}MiB", *_ENGINE_OPTIONS]
-    with memory_folder(folder / "shm", _MEMORY_SIZE) as memory, ExitStack() as stack:
-        first, second, third = (
-            ServedEngine(
-                contained(command, shared_memory=memory),
-                log=folder / f"{name}.log",
-                cores=core,
-                # A container's first process does not hear the signals of its parent.
-                stop_deadline_s=0.1,
-            )
-            for core, name in (("0", "first"), ("1", "second"), ("0", "third"))
-        )
-        for engine in (first, second):
-            stack.callback(engine.kill)
-            engine.start()
-        first.wait_until_ready()
-        second.wait_until_ready()
-        cold, beside = _ask(first, _FIRST_LOG), _ask(second, _FIRST_LOG)
-        seen_by_first, seen_by_second = _stat_inside(first), _stat_inside(second)
-        path = region_path(memory, "default")
-        before_kill = _stat(path)
-        first.kill()
-        after_kill = _stat_with(path, num_processes=2)
-        survivor = _ask(second, _SECOND_LOG)
-        stack.callback(third.kill)
-        third.start()
-        third.wait_until_ready()
-        restarted = _ask(third, _SECOND_LOG)
-        after_restart = _stat(path)
-        files = tuple(file.name for file in memory.iterdir() if file.name.startswith("kvext"))
+    with (
+        memory_folder(folder / "shm", _MEMORY_SIZE) as memory,
+        memory_folder(folder / "wide", "64g") as wide,
+        memory_group(_LIMIT_BYTES) as group,
+        ExitStack() as stack,
+    ):
+        return _live(Place(model, folder, memory, wide, group), stack)
+
+
+def _live(place: Place, stack: ExitStack) -> Story:
+    path = region_path(place.memory, "default")
+    first, second = place.engine("first", "0"), place.engine("second", "1")
+    _start(stack, first, second)
+    cold, beside = _ask(first, _FIRST_LOG), _ask(second, _FIRST_LOG)
+    seen_by_first, seen_by_second = _stat_inside(first), _stat_inside(second)
+    before_kill = _stat(path)
+    first.kill()
+    after_kill = _stat_with(path, num_processes=2)
+    survivor = _ask(second, _SECOND_LOG)
+    third, limited = place.engine("third", "0"), place.limited_engine()
+    _start(stack, third, limited)
     return Story(
-        cold,
-        beside,
-        seen_by_first,
-        seen_by_second,
-        before_kill,
-        after_kill,
-        survivor,
-        restarted,
-        after_restart,
-        files,
+        cold=cold,
+        beside=beside,
+        seen_by_first=seen_by_first,
+        seen_by_second=seen_by_second,
+        before_kill=before_kill,
+        after_kill=after_kill,
+        survivor=survivor,
+        restarted=_ask(third, _SECOND_LOG),
+        after_restart=_stat(path),
+        files=_pools_in(place.memory),
+        limited=_ask(limited, _FIRST_LOG),
+        limited_log=(place.folder / "limited.log").read_text(encoding="utf-8"),
+        limited_files=_pools_in(place.wide),
     )
+
+
+def _start(stack: ExitStack, *engines: ServedEngine) -> None:
+    for engine in engines:
+        stack.callback(engine.kill)
+        engine.start()
+    for engine in engines:
+        engine.wait_until_ready()
+
+
+def _pools_in(folder: Path) -> tuple[str, ...]:
+    return tuple(file.name for file in folder.iterdir() if "kvext" in file.name)
 
 
 def _ask(engine: ServedEngine, question: Any) -> Answer:
@@ -175,6 +221,15 @@ def test_survivor_goes_on_storing_and_a_new_container_is_warm(story: Story) -> N
 
 def test_restart_attaches_to_the_same_pool_in_memory_for_one(story: Story) -> None:
     assert story.after_restart.uuid == story.before_kill.uuid
-    assert story.after_restart.region_bytes == _POOL_BYTES
+    assert story.after_restart.region_bytes == parse_bytes(_POOL_SIZE)
     assert len(story.files) == 1
     assert story.after_restart.num_committed > story.before_kill.num_committed
+
+
+def test_engine_whose_limit_cannot_hold_the_pool_serves_uncached_and_says_why(
+    story: Story,
+) -> None:
+    assert story.limited.token_ids == story.cold.token_ids
+    assert "needs 16.0 GiB but this process's memory limit is 8.0 GiB" in story.limited_log
+    assert "pool_tokens" not in story.limited.kvext
+    assert story.limited_files == ()

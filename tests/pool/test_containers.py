@@ -45,6 +45,21 @@ for key in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
 
+_WRITER = """
+import sys
+from pathlib import Path
+from kvext.cxl import region_path
+from kvext.pool import Pool
+from kvext.protocol.layout import RecordShape
+
+with Pool.attach(region_path(Path("/dev/shm"), "default"), extent_bytes=1 << 20) as pool:
+    for n in range(int(sys.argv[1])):
+        made = pool.reserve(n.to_bytes(32, "little"), RecordShape(32), 1 << 20, bytes(32))
+        made.fill(bytes(1 << 20))
+        made.commit()
+    print(pool.stat().num_committed)
+"""
+
 
 class Member:
     """A process that is the first of its container, with one pin and one half-written record."""
@@ -148,6 +163,20 @@ def test_container_that_the_kernel_kills_for_its_memory_leaves_the_pool_whole(
             pool.reap()
             figures = pool.stat()
             assert (figures.num_pinned, figures.num_reserved) == (1, 1)
+
+
+def test_engine_fills_a_pool_that_another_made_beyond_its_own_memory_limit(tmp_path: Path) -> None:
+    require_namespaces()
+    with memory_folder(tmp_path / "shm", "512m") as folder, memory_group(160 << 20) as group:
+        create_region(region_path(folder, "default"), 320 << 20, Pool.initialise)
+        command = [sys.executable, "-c", _WRITER, "240"]
+        ended = subprocess.run(
+            contained(command, shared_memory=folder, group=group),
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "240\n", "")
 
 
 def test_restarts_in_memory_for_one_region_attach_to_the_same_pool_again(
