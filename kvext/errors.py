@@ -267,7 +267,7 @@ class PoolVersionMismatch(PoolError):
 
     _says = (
         "pool {self.path} has format version {self.found}, this kvext reads {self.expected}; "
-        "use another pool name, or remove the pool with `kvext pool rm`"
+        "use another pool name, or delete that file once no engine of the other kvext uses it"
     )
 
 
