@@ -1,0 +1,134 @@
+"""Processes are killed and stopped at every step of the core, under load.
+
+After each: no wrong byte, every acknowledged record there, capacity back to the byte, no pin left,
+nothing for fsck to name, and nobody who waited longer than its deadline.
+"""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.faults.arena import Arena
+from tests.faults.conftest import Toll
+from tests.faults.nursery import Nursery
+from tests.faults.steps import ELSEWHERE, LABELS, victim_at
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
+
+UNDER_LOAD = [label for label in LABELS if not label.startswith(ELSEWHERE)]
+ROOMY_BYTES = 2 << 20
+"""Room for every key there is, so that nothing need ever be evicted."""
+TIGHT_BYTES = 600_000
+KILLS_A_STEP = 10
+STOPS_A_STEP = 10
+RANDOM_KILLS = 60
+SHORT_LEASE_S = 0.12
+
+
+@pytest.mark.parametrize("label", UNDER_LOAD)
+def test_death_at_a_step_costs_the_survivors_nothing(
+    label: str, nursery: Nursery, tmp_path: Path, toll: Toll
+) -> None:
+    lease_s = SHORT_LEASE_S if label.startswith("readmit.") else 30.0
+    with Arena(tmp_path / "arena", [nursery], region_bytes=ROOMY_BYTES, lease_s=lease_s) as arena:
+        for _ in range(KILLS_A_STEP):
+            victim_at(arena, label, signal.SIGKILL).bury()
+            toll.count(label, signal.SIGKILL)
+            arena.pause()
+            arena.check()
+            arena.go_on()
+        arena.end()
+
+
+@pytest.mark.parametrize("label", UNDER_LOAD)
+def test_stop_at_a_step_is_fenced_and_healed(
+    label: str, nursery: Nursery, tmp_path: Path, toll: Toll
+) -> None:
+    with Arena(
+        tmp_path / "arena", [nursery], region_bytes=ROOMY_BYTES, lease_s=SHORT_LEASE_S
+    ) as arena:
+        for round_number in range(STOPS_A_STEP):
+            victim = victim_at(arena, label, signal.SIGSTOP)
+            toll.count(label, signal.SIGSTOP)
+            arena.outlast(victim)
+            if round_number % 2:
+                victim.signal(signal.SIGCONT)
+                arena.pause(victim)
+                arena.check()
+                arena.go_on(victim)
+            victim.kill()
+            arena.pause()
+            arena.check()
+            arena.go_on()
+        arena.end()
+
+
+@pytest.mark.parametrize("region_bytes", [ROOMY_BYTES, TIGHT_BYTES], ids=["roomy", "tight"])
+def test_death_at_any_moment_costs_the_survivors_nothing(
+    region_bytes: int, nursery: Nursery, tmp_path: Path, toll: Toll
+) -> None:
+    with Arena(tmp_path / "arena", [nursery], region_bytes=region_bytes, num_writers=3) as arena:
+        _kill_at_random(arena, RANDOM_KILLS, toll, "random")
+        arena.end()
+
+
+def test_death_at_any_moment_among_equal_process_ids(
+    twins: tuple[Nursery, Nursery], tmp_path: Path, toll: Toll
+) -> None:
+    with Arena(tmp_path / "arena", twins, region_bytes=ROOMY_BYTES, num_writers=3) as arena:
+        assert arena.num_equal_pids() >= 2
+        _kill_at_random(arena, RANDOM_KILLS, toll, "random, equal pids")
+        assert arena.num_equal_pids() >= 2
+        arena.end()
+
+
+def test_death_and_stop_at_every_step_among_equal_process_ids(
+    twins: tuple[Nursery, Nursery], tmp_path: Path, toll: Toll
+) -> None:
+    with Arena(
+        tmp_path / "arena", twins, region_bytes=ROOMY_BYTES, lease_s=SHORT_LEASE_S
+    ) as arena:
+        for label in UNDER_LOAD:
+            for number in (signal.SIGKILL, signal.SIGSTOP):
+                victim = victim_at(arena, label, number)
+                toll.count(f"{label}, equal pids", number)
+                if number is signal.SIGSTOP:
+                    arena.outlast(victim)
+                victim.kill()
+                arena.pause()
+                arena.check()
+                arena.go_on()
+        arena.end()
+
+
+def _kill_at_random(arena: Arena, num_kills: int, toll: Toll, name: str) -> None:
+    """Kill anybody, survivors included, and put another one into its place."""
+    victim = arena.bear("everything", arena.victim_row)
+    for _ in range(num_kills):
+        row = arena.random.randrange(arena.victim_row + 1)
+        doomed = victim if row == arena.victim_row else arena.survivors[row]
+        doomed.fate(arena.random.uniform(0.0, 0.03))
+        doomed.kill()
+        toll.count(name, signal.SIGKILL)
+        if row == arena.victim_row:
+            victim = arena.bear("everything", row)
+        else:
+            arena.replace(row)
+        arena.pause(victim)
+        arena.check(can_evict=True)
+        arena.go_on(victim)
+    victim.kill()
+
+
+def test_enough_have_died(
+    toll: Toll, tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    toll.write(tmp_path / "toll.json")
+    with capsys.disabled():
+        print(f"\nprocesses killed and stopped, by step:\n{toll}")  # noqa: T201
+    if request.session.testscollected < 2 * len(UNDER_LOAD):
+        pytest.skip("only some of the tests were chosen")
+    assert toll.killed.total() >= 500
+    assert all(toll.killed[label] >= KILLS_A_STEP for label in UNDER_LOAD)
+    assert all(toll.stopped[label] >= STOPS_A_STEP for label in UNDER_LOAD)
