@@ -26,6 +26,8 @@ SCHEDULING_S = 5.0
 ANSWER_S = 30.0
 """Deadline of everything that a worker is asked."""
 _LOCK_WAIT_S = 0.1
+_FIRST_PID, _PIDS_APART = 1000, 50
+"""Threads take process ids, too."""
 
 
 class Worker:
@@ -51,7 +53,11 @@ class Worker:
             fate = self.fate()
             assert fate.what == "running", f"{self} is {fate}: {self._nursery.complaints()}"
             assert time.monotonic() < deadline, f"{self} does not answer {word!r}"
-        assert os.read(self._out, 1) == word
+        said = os.read(self._out, 1)
+        if said == READY != word:  # left over: whoever starts says so, wanted or not
+            self.expect(word)
+        else:
+            assert said == word
 
     def fate(self, timeout_s: float = 0.0) -> Fate:
         """What has become of it."""
@@ -116,8 +122,23 @@ class Arena:
         lease_s: float = 30.0,
         pace_s: float = 0.0005,
         seed: int = 0,
+        equal_pids: bool = False,
     ) -> None:
-        """Create the pool and attach the driver to it."""
+        """Create the pool and attach the driver to it.
+
+        Args:
+            folder: For the region and all that belongs to it.
+            nurseries: Who bears the workers; row by row they take turns.
+            region_bytes: Size of the region.
+            num_writers: Living writers.
+            num_readers: Living readers.
+            num_victims: Rows for those who die.
+            lease_s: The pool's.
+            pace_s: How long survivors pause between operations.
+            seed: Of all that is drawn.
+            equal_pids: The nurseries have PID namespaces of their own: give the n-th worker of
+                each the same process id, also when another one had it before.
+        """
         self.folder = folder
         folder.mkdir()
         self.region = folder / "kvext-arena.pool"
@@ -136,6 +157,7 @@ class Arena:
         self.guests: list[Worker] = []
         self._nurseries = nurseries
         self._pace_s = pace_s
+        self._equal_pids = equal_pids
         self._blocks = Blocks(KEYS_A_ROW)
 
     def __enter__(self) -> Self:
@@ -177,8 +199,11 @@ class Arena:
             pace_s=self._pace_s,
             lock_wait_s=_LOCK_WAIT_S,
         )
-        chosen = self._nurseries[nursery if nursery >= 0 else row % len(self._nurseries)]
-        return Worker(chosen, orders, wanted_pid=wanted_pid)
+        if nursery < 0:
+            nursery = row % len(self._nurseries)
+        if self._equal_pids and not wanted_pid:
+            wanted_pid = _FIRST_PID + _PIDS_APART * (row // len(self._nurseries))
+        return Worker(self._nurseries[nursery], orders, wanted_pid=wanted_pid)
 
     @property
     def ledger_path(self) -> Path:
@@ -208,7 +233,6 @@ class Arena:
 
     def replace(self, row: int) -> None:
         """Put another process into the place of a dead survivor."""
-        self.survivors[row].bury()
         self.ledger.put(row, Tally.WORST_US, 0)
         self.survivors[row] = self.bear(self.survivors[row].task, row)
         self.survivors[row].expect(READY)
@@ -270,7 +294,7 @@ class Arena:
         assert stat.num_quarantined == num_quarantined
         report = self.pool.fsck(verify_data=True)
         assert report.is_clean, report
-        assert report.num_records == stat.num_committed
+        assert report.num_records == stat.num_committed + stat.num_quarantined
         assert is_corrupt or stat.counters["corrupt_loads"] == 0
         missing = sum(self._missing(row) for row in range(self.num_rows))
         if not can_evict:

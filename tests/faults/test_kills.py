@@ -76,7 +76,9 @@ def test_death_at_any_moment_costs_the_survivors_nothing(
 def test_death_at_any_moment_among_equal_process_ids(
     twins: tuple[Nursery, Nursery], tmp_path: Path, toll: Toll
 ) -> None:
-    with Arena(tmp_path / "arena", twins, region_bytes=ROOMY_BYTES, num_writers=3) as arena:
+    with Arena(
+        tmp_path / "arena", twins, region_bytes=ROOMY_BYTES, num_writers=3, equal_pids=True
+    ) as arena:
         assert arena.num_equal_pids() >= 2
         _kill_at_random(arena, RANDOM_KILLS, toll, "random, equal pids")
         assert arena.num_equal_pids() >= 2
@@ -87,7 +89,11 @@ def test_death_and_stop_at_every_step_among_equal_process_ids(
     twins: tuple[Nursery, Nursery], tmp_path: Path, toll: Toll
 ) -> None:
     with Arena(
-        tmp_path / "arena", twins, region_bytes=ROOMY_BYTES, lease_s=SHORT_LEASE_S
+        tmp_path / "arena",
+        twins,
+        region_bytes=ROOMY_BYTES,
+        lease_s=SHORT_LEASE_S,
+        equal_pids=True,
     ) as arena:
         for label in UNDER_LOAD:
             for number in (signal.SIGKILL, signal.SIGSTOP):
