@@ -99,7 +99,8 @@ std::vector<NamespaceUse> Pool::namespaces() {
   if (!space_) return out;
   for (u32 i = 0; i < kMaxNamespaces; ++i) {
     const NamespaceEntry& entry = region_->name_space(i);
-    const NamespaceState state = load_acquire(entry.state);
+    NamespaceState state = load_acquire(entry.state);
+    if (state > NamespaceState::quarantined) state = NamespaceState::fenced;  // damaged: nothing is found or stored under it
     const bool is_over = state == NamespaceState::fenced && load_relaxed(entry.num_extents) == 0;
     if (state == NamespaceState::unused || is_over) continue;
     out.push_back({hex(entry.digest, 32), text(entry.label), hex(entry.model, 32), load_relaxed(entry.num_extents), state});

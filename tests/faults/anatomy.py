@@ -49,7 +49,7 @@ _SUPERBLOCK = (
     ("num_free", 216, 8, True),
     ("clock_hand", 224, 8, False),
     ("bypass", 232, 8, False),
-    ("num_limbo", 240, 8, True),
+    ("num_limbo", 240, 8, False),  # counted anew at every reap
     ("agent_epoch", 248, 8, False),
 )
 _RECORD_SLOT = (
@@ -123,7 +123,9 @@ class Anatomy:
         yield from _place("superblock", 0, _SUPERBLOCK)
         for row in (0, 1, 5):
             yield from _place("process", _PROCESSES_AT + row * _PROCESS_BYTES, _PROCESS)
-            yield Field("pins", "pins", self.pins_at + row * self.pin_row_bytes, 64, is_checked=True)
+            # What a living process holds, row 0, nobody but itself can know.
+            at = self.pins_at + row * self.pin_row_bytes
+            yield Field("pins", "pins", at, 2 * self.num_extents, is_checked=row > 0)
         for row in range(3):
             yield from _place("namespace", _NAMESPACES_AT + row * _NAMESPACE_BYTES, _NAMESPACE)
         records = self.slots(_COMMITTED)

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from kvext.errors import PoolError
-from kvext.pool import Pool, Reservation
+from kvext.pool import FsckReport, Pool, Reservation
 from kvext.protocol.transfer import LoadOutcome, StoreOutcome
 from tests.faults.records import (
     KEYS_A_ROW,
@@ -42,26 +42,38 @@ class Finding(msgspec.Struct, frozen=True):
     num_wrong: int = 0
     num_loaded: int = 0
     num_corrupt: int = 0
-    is_mended: bool = False
     left: list[str] = []
-    """What fsck still named after a repair."""
+    """What was still wrong after a repair."""
 
 
 def probe(damage: Damage, region: Path) -> Finding:
     """Carry it out."""
-    image = Path(damage.image).read_bytes()
-    region.write_bytes(image)
-    if damage.is_attached:
-        with Pool.attach(region, extent_bytes=RECORD_BYTES, lock_wait_s=0.1) as pool:
-            _flip(region, damage)
-            return _use(pool, region)
-    _flip(region, damage)
+    region.write_bytes(Path(damage.image).read_bytes())
     try:
-        pool = Pool.attach(region, extent_bytes=RECORD_BYTES, lock_wait_s=0.1)
+        if damage.is_attached:
+            with _attached(region) as pool:
+                _flip(region, damage)
+                named = _named(region)
+                wrong, loaded, corrupt = _use(pool)
+        else:
+            _flip(region, damage)
+            named = _named(region)
+            with _attached(region) as pool:
+                wrong, loaded, corrupt = _use(pool)
+        left, later_wrong = _mend(region)
     except PoolError as error:
         return Finding(refusal=str(error))
-    with pool:
-        return _use(pool, region)
+    return Finding(
+        problems=named,
+        num_wrong=wrong + later_wrong,
+        num_loaded=loaded,
+        num_corrupt=corrupt,
+        left=left,
+    )
+
+
+def _attached(region: Path) -> Pool:
+    return Pool.attach(region, extent_bytes=RECORD_BYTES, lock_wait_s=0.1)
 
 
 def _flip(region: Path, damage: Damage) -> None:
@@ -72,33 +84,39 @@ def _flip(region: Path, damage: Damage) -> None:
         file.write(bytes([byte ^ 1 << damage.bit]))
 
 
-def _use(pool: Pool, region: Path) -> Finding:
-    try:
-        with Pool.attach(region) as observer:  # as `kvext pool fsck` does
-            named = observer.fsck(verify_data=True).problems
-    except PoolError as error:
-        return Finding(refusal=str(error))
+def _named(region: Path) -> list[str]:
+    """What `kvext pool fsck` would say."""
+    with Pool.attach(region) as observer:
+        return _texts(observer.fsck(verify_data=True))
+
+
+def _texts(report: FsckReport) -> list[str]:
+    return [f"{problem.kind} {problem.place} {problem.detail}" for problem in report.problems]
+
+
+def _use(pool: Pool) -> tuple[int, int, int]:
+    """Do everything once; how many records were wrong, right, told to be corrupt."""
     pool.set_bypass(False)
-    wrong, loaded, corrupt = _read_everything(pool)
+    read = _read_everything(pool)
     _write_something(pool)
     pool.reap()
     pool.stat()
     pool.records()
     pool.namespaces()
-    pool.fsck(repair=True, verify_data=True)
-    left = pool.fsck(verify_data=True).problems
-    later_wrong, _, later_corrupt = _read_everything(pool)
-    stat = pool.stat()
-    kept = stat.num_free + stat.num_committed + stat.num_quarantined + stat.num_limbo
-    whole = kept + stat.num_reserved == stat.num_extents and stat.num_pinned == 0
-    return Finding(
-        problems=[f"{problem.kind} {problem.place} {problem.detail}" for problem in named],
-        num_wrong=wrong + later_wrong,
-        num_loaded=loaded,
-        num_corrupt=corrupt,
-        is_mended=not left and whole and later_corrupt == 0,
-        left=[f"{problem.kind} {problem.place} {problem.detail}" for problem in left] if whole else [str(stat)],
-    )
+    return read
+
+
+def _mend(region: Path) -> tuple[list[str], int]:
+    """Repair, and say what is not as it should be afterwards."""
+    with _attached(region) as pool:
+        pool.fsck(repair=True, verify_data=True)
+        left = _texts(pool.fsck(verify_data=True))
+        wrong, _, corrupt = _read_everything(pool)
+        stat = pool.stat()
+    kept = stat.num_free + stat.num_committed + stat.num_quarantined
+    if (kept, stat.num_pinned, corrupt) != (stat.num_extents, 0, 0):
+        left.append(f"{corrupt} corrupt, {stat}")
+    return left, wrong
 
 
 def _read_everything(pool: Pool) -> tuple[int, int, int]:
