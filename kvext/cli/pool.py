@@ -13,13 +13,13 @@ from typing import Any
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from kvext.assembly import automatic_pool_bytes, pool_path
+from kvext.assembly import automatic_pool_bytes, create_pool, pool_path
 from kvext.cli import pool_view
 from kvext.cli.answer import answering, echo_json, example, json_option
 from kvext.cli.pool_care import fence, fsck
 from kvext.cli.pool_options import in_folder, named, namespace_digest, pool_config, pool_file
 from kvext.config import format_bytes
-from kvext.cxl import create_region, find_regions, region_name, remove_region
+from kvext.cxl import find_regions, region_name, remove_region
 from kvext.errors import (
     PoolBusy,
     PoolDamaged,
@@ -75,7 +75,7 @@ def create(name: str, folder: str, size: str, *, as_json: bool) -> None:
         raise PoolFolderMissing(str(path))
     num_bytes = config.pool_bytes or automatic_pool_bytes(path.parent)
     with _progress(shown=not as_json) as on_progress:
-        create_region(path, num_bytes, Pool.initialise, on_progress=on_progress)
+        create_pool(path.parent, name, num_bytes, on_progress=on_progress)
     if as_json:
         echo_json({"name": name, "path": path, "region_bytes": num_bytes})
     else:
