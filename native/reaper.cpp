@@ -29,8 +29,9 @@ Reaped Space::reap(bool after_recovery) {
       if (load_relaxed(p.fenced) != 0 && !process_alive(region_, row)) clear_pins(row);
       continue;
     }
-    const bool alive = (self_ && epoch == self_->epoch()) || process_alive(region_, row);
-    if (alive && !(vigil_ && vigil_->hung(row, epoch))) {
+    const bool self = self_ && epoch == self_->epoch();  // who asks is not hung
+    const bool alive = self || process_alive(region_, row);
+    if (self || (alive && !(vigil_ && vigil_->hung(row, epoch)))) {
       living.insert(epoch);
       continue;
     }
