@@ -162,9 +162,8 @@ u64 Pool::evict(const BlockRef* refs, u64 n) {
   for (u64 from = 0; from < n; from += kEvictRun) {
     const Held held = lock_or_throw();
     for (u64 i = from; i < std::min(n, from + kEvictRun); ++i)
-      evicted += names_record(refs[i]) && space_->evict(refs[i].extent);
+      evicted += names_record(refs[i]) && space_->evict(refs[i].extent, reclaims);
   }
-  count(reclaims, evicted);
   return evicted;
 }
 
@@ -211,7 +210,6 @@ std::pair<u64, u64> Pool::clear(const u8* name_space) {
       step(Step::clear_dropped);
     }
   }
-  count(cleared, dropped);
   return {dropped, kept};
 }
 

@@ -30,7 +30,7 @@ class Space {
   bool abort(const BlockRef& ref);
   // Drops one record that nobody pins (and quarantined ones); false if it stays.
   bool drop(u64 extent);
-  bool evict(u64 extent);
+  bool evict(u64 extent, Counter reason);
 
   // Fences who is dead or hung: voids their pins, withdraws their reservations. An extent that a hung
   // process may be writing is in limbo until it is dead or back.
