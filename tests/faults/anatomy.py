@@ -97,9 +97,9 @@ class Anatomy:
         self._bytes = path.read_bytes()
         geometry = _GEOMETRY.unpack_from(self._bytes, _GEOMETRY_AT)
         self.extent_bytes, self.num_extents, self.num_slots = geometry[:3]
-        self.pins_at, self.pin_row_bytes, self.slots_at, self.extents_at, self.payload_at = geometry[
-            3:
-        ]
+        self.pins_at, self.pin_row_bytes, self.slots_at, self.extents_at, self.payload_at = (
+            geometry[3:]
+        )
 
     def slots(self, state: int) -> list[int]:
         """Indexes of the slots in that state."""
@@ -142,8 +142,6 @@ class Anatomy:
             yield from _place("free extent", self.extents_at + extent * _EXTENT_BYTES, _FREE_EXTENT)
 
 
-def _place(
-    table: str, at: int, parts: tuple[tuple[str, int, int, bool], ...]
-) -> Iterator[Field]:
+def _place(table: str, at: int, parts: tuple[tuple[str, int, int, bool], ...]) -> Iterator[Field]:
     for name, offset, num_bytes, is_checked in parts:
         yield Field(table, name, at + offset, num_bytes, is_checked)

@@ -40,9 +40,7 @@ def _await_signal(worker: Worker, number: int) -> Worker:
 def _behind_a_death_in_the_lock(arena: Arena, arm: Arm) -> Worker:
     """Nobody else may be first at the lock, or it would do the recovery."""
     arena.pause()
-    dead = arena.bear(
-        "everything", arena.victim_row + 1, arm=Arm("lock.marked", 2, signal.SIGKILL)
-    )
+    dead = arena.bear("everything", arena.victim_row + 1, arm=Arm("lock.marked", 2, signal.SIGKILL))
     _await_signal(dead, signal.SIGKILL).bury()
     victim = _await_signal(arena.bear("everything", arena.victim_row, arm=arm), arm.signal)
     arena.go_on()
@@ -54,7 +52,9 @@ def _behind_a_dead_holder(arena: Arena, arm: Arm) -> Worker:
     holder = arena.bear("holder", arena.victim_row + 1)
     holder.expect(READY)
     holder.kill()
-    return _await_signal(arena.bear("everything", arena.victim_row, arm=arm), arm.signal)
+    # Observers reap, too, and have no row that would tell of their own death.
+    task = arena.random.choice(("everything", "observer"))
+    return _await_signal(arena.bear(task, arena.victim_row, arm=arm), arm.signal)
 
 
 def _fenced_and_back(arena: Arena, arm: Arm) -> Worker:

@@ -56,7 +56,11 @@ class Prober:
     def __init__(self, nursery: Nursery, folder: Path) -> None:
         self._nursery = nursery
         self._orders = Orders(
-            task="prober", row=0, region=str(folder / "kvext-probed.pool"), ledger=str(folder / "ledger"), folder=str(folder)
+            task="prober",
+            row=0,
+            region=str(folder / "kvext-probed.pool"),
+            ledger=str(folder / "ledger"),
+            folder=str(folder),
         )
         Ledger.create(folder / "ledger")
         self._worker = Worker(nursery, self._orders)
@@ -100,7 +104,9 @@ def test_flipped_bit_is_never_served_and_can_be_mended(
     unnamed: list[str] = []
     for field, damage in _flips(image, whole=is_attached):
         finding = prober.probe(damage)
-        where = f"{field.table}.{field.name} byte {damage.at - field.at} bit {damage.bit}: {finding}"
+        where = (
+            f"{field.table}.{field.name} byte {damage.at - field.at} bit {damage.bit}: {finding}"
+        )
         assert finding.num_wrong == 0, where
         if finding.refusal:
             assert field.table == "superblock", where

@@ -18,8 +18,16 @@ from tests.faults.conftest import refused
 from tests.faults.ledger import Tally
 from tests.faults.nursery import Nursery
 from tests.faults.orders import Arm
-from tests.faults.records import KEYS_A_ROW, RECORD_BYTES, SHAPE, Blocks, key_of, namespace_of, record_of
-from tests.faults.worker import PAUSE, READY
+from tests.faults.records import (
+    KEYS_A_ROW,
+    RECORD_BYTES,
+    SHAPE,
+    Blocks,
+    key_of,
+    namespace_of,
+    record_of,
+)
+from tests.faults.worker import GO, PAUSE, READY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
@@ -41,20 +49,27 @@ def quiet(nursery: Nursery, tmp_path: Path) -> Iterator[Arena]:
         yield arena
 
 
-def fill_pool(pool: Pool, row: int, num_records: int) -> int:
-    """Store until everything is full; how many were stored."""
+def store_one(pool: Pool, row: int, index: int) -> StoreOutcome:
     blocks = Blocks(1)
-    stored = 0
-    for index in range(num_records):
-        blocks.write(0, record_of(row, index))
-        outcome = pool.store(key_of(row, index), SHAPE, namespace_of(row), blocks.pages, [0])
-        stored += outcome[0] == StoreOutcome.STORED
-    return stored
+    blocks.write(0, record_of(row, index))
+    outcomes = pool.store(key_of(row, index), SHAPE, namespace_of(row), blocks.pages, [0])
+    return StoreOutcome(outcomes[0])
+
+
+def fill_pool(pool: Pool, row: int, num_records: int) -> int:
+    """Store that many records; how many of them were not there."""
+    outcomes = [store_one(pool, row, index) for index in range(num_records)]
+    return outcomes.count(StoreOutcome.STORED)
 
 
 @pytest.mark.parametrize(
     "arm",
-    [None, Arm("store.reserved", 1, signal.SIGSTOP), Arm("store.copied", 1, signal.SIGSTOP), Arm("store.checksummed", 1, signal.SIGSTOP)],
+    [
+        None,
+        Arm("store.reserved", 1, signal.SIGSTOP),
+        Arm("store.copied", 1, signal.SIGSTOP),
+        Arm("store.checksummed", 1, signal.SIGSTOP),
+    ],
     ids=["between calls", "before the copy", "before the checksum", "before the commit"],
 )
 def test_stalled_writer_that_wakes_after_fencing_changes_nothing(
@@ -90,7 +105,7 @@ def stored_bytes(pool: Pool) -> dict[bytes, bytes]:
     """All records there are, by key; their bytes are right."""
     found = {}
     for row in (1, 2):
-        for index in range(KEYS_A_ROW):
+        for index in range(2 * KEYS_A_ROW):
             lease = pool.match(key_of(row, index), SHAPE)
             if lease.num_blocks:
                 found[key_of(row, index)] = bytes(pool.record(lease.refs)[:RECORD_BYTES])
@@ -181,4 +196,54 @@ def test_wall_clock_that_jumps_costs_no_record(jump_s: int, quiet: Arena) -> Non
     assert len(stored_bytes(pool)) == 10
     assert fill_pool(pool, 2, KEYS_A_ROW) == KEYS_A_ROW
     assert len(pool.records().lengths) == pool.stat().num_committed
+    quiet.check(can_evict=True)
+
+
+def test_reaper_that_was_stopped_itself_convicts_nobody(nursery: Nursery, tmp_path: Path) -> None:
+    with Arena(
+        tmp_path / "arena",
+        [nursery],
+        region_bytes=2 << 20,
+        num_writers=1,
+        num_readers=1,
+        lease_s=1.0,
+    ) as arena:
+        reaper = arena.bear("reaper", arena.victim_row)
+        reaper.expect(READY)
+        arena.leave()  # nobody else reaps meanwhile
+        reaper.signal(signal.SIGSTOP)
+        select.select([], [], [], 2.5 * arena.lease_s)
+        reaper.signal(signal.SIGCONT)
+        for _ in range(20):
+            reaper.order(PAUSE)
+            reaper.expect(PAUSE)
+            reaper.order(GO)
+        reaper.quit()
+        arena.come_back()
+        assert arena.pool.stat().counters["fenced_processes"] == 0
+        arena.end()
+
+
+def test_process_that_asks_to_reap_does_not_convict_itself(quiet: Arena) -> None:
+    pool = quiet.pool
+    fill_pool(pool, 1, 1)
+    lease = pool.match(key_of(1, 0), SHAPE)
+    select.select([], [], [], 3 * LEASE_S)  # silent beyond its lease although it holds a pin
+    assert pool.reap().num_hung == 0
+    assert pool.stat().num_pinned == 1
+    lease.release()
+
+
+def test_death_in_mid_eviction_leaves_the_evicted_counted(quiet: Arena) -> None:
+    pool = quiet.pool
+    stored, index = 0, 0
+    for label in ("evict.vacated", "evict.counted", "free.owner_cleared", "free.linked"):
+        while pool.num_free > 0:
+            stored += store_one(pool, 1, index) is StoreOutcome.STORED
+            index += 1
+        victim = quiet.bear("late_writer", 0, arm=Arm(label, 1, signal.SIGKILL))
+        assert victim.fate(ANSWER_S).what == "killed", victim.complaints()
+        victim.bury()
+        pool.reap()
+        assert len(stored_bytes(pool)) >= stored - pool.stat().counters["evictions"], label
     quiet.check(can_evict=True)

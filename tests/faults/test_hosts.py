@@ -76,10 +76,22 @@ def test_full_tmpfs_refuses_the_pool_and_keeps_nothing_of_it(
     """A small tmpfs of its own stands in for a full `/dev/shm`."""
     if reason := refused("unshare", "--mount"):
         pytest.skip(f"no mount namespaces here: {reason}")
-    mount = f"mount -t tmpfs -o size=4m kvext {tmp_path} && exec \"$@\""
+    mount = f'mount -t tmpfs -o size=4m kvext {tmp_path} && exec "$@"'
     fill = f"open('{tmp_path}/other', 'wb').write(bytes({taken_bytes}))\n"
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", mount, "sh", sys.executable, "-c", fill + CREATE, tmp_path / "kvext-full.pool", str(4 * MIB + 4096 if not taken_bytes else 2 * MIB)],
+        [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            mount,
+            "sh",
+            sys.executable,
+            "-c",
+            fill + CREATE,
+            tmp_path / "kvext-full.pool",
+            str(4 * MIB + 4096 if not taken_bytes else 2 * MIB),
+        ],
         capture_output=True,
         text=True,
         timeout=60,

@@ -70,9 +70,7 @@ def test_death_while_a_corrupt_record_is_set_apart(
     number: signal.Signals, nursery: Nursery, tmp_path: Path, toll: Toll
 ) -> None:
     label = "load.quarantined"
-    with Arena(
-        tmp_path / "arena", [nursery], region_bytes=2 << 20, lease_s=0.12
-    ) as arena:
+    with Arena(tmp_path / "arena", [nursery], region_bytes=2 << 20, lease_s=0.12) as arena:
         for round_number in range(1, KILLS + 1):
             victim = arena.bear("spoiler", arena.victim_row, arm=Arm(label, 1, number))
             assert victim.fate(ANSWER_S).number == number, victim.complaints()

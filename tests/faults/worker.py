@@ -59,20 +59,22 @@ class Worker:
         self.held: list[Lease] = []
         self._in = os.open(Path(orders.folder, f"{orders.row}.in"), os.O_RDWR)
         self._out = os.open(Path(orders.folder, f"{orders.row}.out"), os.O_RDWR)
-        self.pool = self._never_attached()
+        self._pool: Pool | None = None
+
+    @property
+    def pool(self) -> Pool:
+        """The pool, attached."""
+        assert self._pool is not None
+        return self._pool
 
     def attach(self) -> None:
         """Attach as an engine."""
-        self.pool = Pool.attach(
+        self._pool = Pool.attach(
             Path(self.orders.region),
             extent_bytes=RECORD_BYTES,
             label=f"{self.orders.task}-{self.row}",
             lock_wait_s=self.orders.lock_wait_s,
         )
-
-    @staticmethod
-    def _never_attached() -> Pool:
-        return Pool.__new__(Pool)
 
     def say(self, word: bytes) -> None:
         """Answer the driver."""
@@ -87,8 +89,8 @@ class Worker:
             raise Stopped
         assert command == PAUSE
         self.let_go()
-        # Whoever was fenced comes back at its next call.
-        self.pool.match(key_of(self.row, 0), SHAPE).release()
+        if self._pool is not None:  # whoever was fenced comes back at its next call
+            self._pool.match(key_of(self.row, 0), SHAPE).release()
         self.say(PAUSE)
         self.take(GO)
 
@@ -103,6 +105,13 @@ class Worker:
         """Give all pins back."""
         while self.held:
             self.held.pop().release()
+
+    def end(self) -> None:
+        """Leave as one should."""
+        self.let_go()
+        if self._pool is not None:
+            self._pool.close()
+        self.say(QUIT)
 
     @contextmanager
     def timed(self, operation: str) -> Iterator[None]:
@@ -263,7 +272,7 @@ def everything(worker: Worker) -> None:
             act(worker)
             worker.obey(worker.orders.pace_s)
         try_under_lock(worker, worker.pool.reap)
-        worker.pool.claim_agent_role()
+        try_under_lock(worker, worker.pool.claim_agent_role)
         read_some(worker)
         leave_a_reservation(worker)
         worker.ledger.add(worker.row, Tally.CYCLES)
@@ -288,17 +297,28 @@ def drop_own(worker: Worker) -> None:
 
 
 def leave_a_reservation(worker: Worker) -> Reservation | None:
-    """Reserve what nobody will commit."""
-    index = worker.random.randrange(KEYS_A_ROW)
-    made = worker.pool.reserve(
-        key_of(worker.row, index), SHAPE, RECORD_BYTES, namespace_of(worker.row)
-    )
-    return made if isinstance(made, Reservation) else None
+    """Reserve what nobody will commit, unless every key of the worker's own is there."""
+    for index in worker.random.sample(range(KEYS_A_ROW), KEYS_A_ROW):
+        made = worker.pool.reserve(
+            key_of(worker.row, index), SHAPE, RECORD_BYTES, namespace_of(worker.row)
+        )
+        if isinstance(made, Reservation):
+            return made
+        if made is not StoreOutcome.EXISTS:
+            break
+    return None
+
+
+def give_up_own(worker: Worker) -> None:
+    """Make room for reservations among the worker's own keys."""
+    worker.ledger.forget(worker.row)
+    try_under_lock(worker, lambda: worker.pool.clear(namespace_of(worker.row)))
 
 
 def holder(worker: Worker) -> None:
     """Hold pins and reservations, and say so; obey until told to end."""
     worker.attach()
+    give_up_own(worker)
     for _ in range(3):
         store_some(worker)
         read_some(worker)
@@ -356,6 +376,12 @@ def spoiler(worker: Worker) -> None:
         worker.obey(1.0)
 
 
+def reaper(worker: Worker) -> None:
+    """Reap for ever."""
+    for act in _endless(worker, (lambda member: member.pool.reap(),), (1.0,)):
+        try_under_lock(worker, lambda act=act: act(worker))  # type: ignore[misc]
+
+
 def repairer(worker: Worker) -> None:
     """Repair the pool."""
     worker.attach()
@@ -381,15 +407,24 @@ def observer(worker: Worker) -> None:
     worker.say(READY)
     while True:
         with Pool.attach(Path(worker.orders.region), lock_wait_s=worker.orders.lock_wait_s) as pool:
-            try_under_lock(worker, lambda: pool.clear(namespace_of(worker.row)))  # noqa: B023
+            try_under_lock(worker, lambda: pool.clear(namespace_of(worker.row)))
         worker.obey(worker.orders.pace_s)
 
 
 TASKS: dict[str, Callable[[Worker], None]] = {
     task.__name__: task
     for task in (
-        reader, writer, everything, holder, comes_back, late_writer,
-        spoiler, repairer, prober, observer,
+        reader,
+        writer,
+        everything,
+        holder,
+        comes_back,
+        late_writer,
+        spoiler,
+        repairer,
+        reaper,
+        prober,
+        observer,
     )
 }
 
@@ -403,6 +438,4 @@ def work(orders: Orders) -> None:
     try:
         TASKS[orders.task](worker)
     except Stopped:
-        worker.let_go()
-        worker.pool.close()
-        worker.say(QUIT)
+        worker.end()
