@@ -87,12 +87,13 @@ void work(const char* path, u64 seed, std::atomic<u64>& loads) {
       CHECK(outcome == StoreOutcome::stored || outcome == StoreOutcome::exists || outcome == StoreOutcome::no_space);
     } else {
       BlockRef ref{};
-      if (pool.match(&key, 1, kShape, &ref) == 0) continue;
+      u64 epoch = 0;
+      if (pool.match(&key, 1, kShape, &ref, epoch) == 0) continue;
       const u64 block = 1;
       LoadOutcome outcome{};
       pool.load(&ref, 1, memory.pages, &block, true, &outcome);
       CHECK(outcome == LoadOutcome::loaded && memory.holds(1, n));
-      pool.unpin(&ref, 1, pool.epoch());
+      pool.unpin(&ref, 1, epoch);
       ++loads;
     }
     if (step % 200 == 199) pool.clear(nullptr);
@@ -140,10 +141,11 @@ void loads_race_with_evictions(const char* path) {
       loads_of_old += outcome == LoadOutcome::loaded;
     }
     BlockRef ref{};
-    if (pool.match(&key, 1, kShape, &ref) == 0) continue;
+    u64 epoch = 0;
+    if (pool.match(&key, 1, kShape, &ref, epoch) == 0) continue;
     pool.load(&ref, 1, memory.pages, &block, false, &outcome);
     CHECK(outcome == LoadOutcome::loaded && memory.holds(block, n));
-    pool.unpin(&ref, 1, pool.epoch());
+    pool.unpin(&ref, 1, epoch);
     old[n] = ref;
     ++pinned_loads;
   }
