@@ -12,6 +12,7 @@
 #include "bytes.hpp"
 #include "chain.hpp"
 #include "fault.hpp"
+#include "layered.hpp"
 #include "pool.hpp"
 
 namespace nb = nanobind;
@@ -213,6 +214,26 @@ nb::dict stat_dict(Pool& pool) {
   return out;
 }
 
+void bind_layered(nb::module_& m) {
+  nb::class_<LayeredLoad>(m, "LayeredLoad")
+      .def("__init__", [](LayeredLoad* self, Pool& pool, nb::bytes refs, const Pages& pages, std::vector<u64> blocks) {
+        const auto [ref, n] = items<BlockRef>(refs, "refs");
+        check_blocks(blocks, n, pages);
+        new (self) LayeredLoad(pool, std::vector<BlockRef>(ref, ref + n), pages, std::move(blocks)); }, nb::keep_alive<1, 2>())
+      .def("wait", [](LayeredLoad& load, u64 num_layers, double wait_s) {
+        if (load.is_in_place(num_layers)) return true;
+        nb::gil_scoped_release release;
+        return load.wait(num_layers, Seconds(wait_s)); })
+      .def("finish", [](LayeredLoad& load, double wait_s) {
+        nb::gil_scoped_release release;
+        return load.finish(Seconds(wait_s)); })
+      .def("cancel", &LayeredLoad::cancel, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("outcomes", [](const LayeredLoad& load) {
+        const auto& outcomes = load.outcomes();
+        return nb::bytes(reinterpret_cast<const char*>(outcomes.data()), outcomes.size()); })
+      .def_prop_ro("seconds", &LayeredLoad::seconds);
+}
+
 const BlockRef& one_ref(const nb::bytes& ref) {
   if (ref.size() != sizeof(BlockRef)) throw nb::value_error("a block reference has 16 bytes");
   return *reinterpret_cast<const BlockRef*>(ref.c_str());
@@ -263,6 +284,7 @@ NB_MODULE(_core, m) {
         const auto [ref, n] = items<BlockRef>(refs, "refs");
         check_blocks(blocks, n, pages);
         return filled<LoadOutcome>(n, [&](LoadOutcome* out) { pool.load(ref, n, pages, blocks.data(), verify, out); return n; }); })
+      .def("set_pace", [](Pool& pool, double bytes_per_s, double latency_s) { pool.set_pace({bytes_per_s, latency_s}); })
       .def("reserve", [](Pool& pool, nb::bytes key, u32 shape, u32 length, nb::bytes name_space) {
         if (key.size() != kKeyBytes) throw nb::value_error("a key has 32 bytes");
         const auto ns = digest_of(name_space);
@@ -309,4 +331,5 @@ NB_MODULE(_core, m) {
       .def_prop_ro("extent_bytes", &Pool::extent_bytes)
       .def_prop_ro("capacity_bytes", &Pool::capacity_bytes)
       .def_prop_ro("uuid", &Pool::uuid_hex);
+  bind_layered(m);
 }

@@ -116,7 +116,7 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """Loads of a step are complete before its forward pass."""
+        self._worker.wait_for_layer(layer_name)
 
     @override
     def save_kv_layer(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
+from kvext.connector.mover import WholeMover
 from kvext.pool import Pages
 from kvext.protocol.key import KEY_BYTES
 from kvext.protocol.layout import RecordShape
@@ -25,7 +26,7 @@ __all__ = ["StagedMover"]
 _STAGING_BYTES = 64 << 20
 
 
-class StagedMover:
+class StagedMover(WholeMover):
     """Moves blocks between a tier and tensors that the tier cannot address."""
 
     def __init__(

@@ -32,9 +32,17 @@ class EngineLife(RuleBasedStateMachine):
         is_async=st.booleans(),
         lag=st.integers(0, 2),
         chunk_blocks=st.integers(1, 4),
+        layerwise=st.booleans(),
     )
     def begin(
-        self, *, capacity: int, num_blocks: int, is_async: bool, lag: int, chunk_blocks: int
+        self,
+        *,
+        capacity: int,
+        num_blocks: int,
+        is_async: bool,
+        lag: int,
+        chunk_blocks: int,
+        layerwise: bool,
     ) -> None:
         self.tier = FakeTier(capacity)
         self.engine = ToyEngine(
@@ -43,6 +51,7 @@ class EngineLife(RuleBasedStateMachine):
             async_loads=is_async,
             lag=lag,
             chunk_blocks=chunk_blocks,
+            layerwise=layerwise,
         )
 
     @rule(prompt=st.sampled_from(_PROMPTS), tail=st.integers(0, BLOCK_TOKENS))

@@ -11,6 +11,7 @@ from kvext.connector.report import LoadReport, StoreReport, WorkerReport
 from kvext.connector.rules import PlanRules
 from kvext.connector.tradeoff import Choice, LoadOrRecompute, Rate, StepTimer
 from kvext.protocol.layout import RecordShape
+from kvext.protocol.transfer import LoadWay
 from kvext.testing.tier import FakePages, FakeTier
 from tests.connector.toy_engine import ToyEngine
 from tests.connector.toy_parts import BLOCK_TOKENS, ManualClock
@@ -147,7 +148,7 @@ def test_asynchronous_loads_are_not_taken_off_a_steps_time() -> None:
     for _ in range(40):
         number = measured.tradeoff.plan_step(STEP_TOKENS, 1)
         measured.clock.now_s += 8.0
-        load = LoadReport(1, "r", 8, 8, 8000, 7.9, is_async=True)
+        load = LoadReport(1, "r", 8, 8, 8000, 7.9, way=LoadWay.ASYNC)
         measured.tradeoff.learn(WorkerReport((load,), (), 0, number))
     assert measured.choices(1) == [Choice.LOAD]
 
