@@ -46,7 +46,11 @@ class _AsyncLoad:
 
 
 class Transfers:
-    """Carries out one engine worker's plans."""
+    """Carries out one engine worker's plans.
+
+    Attributes:
+        layerwise_from_bytes: Least size of a step's loads that overlap its computing.
+    """
 
     def __init__(
         self,
@@ -76,7 +80,7 @@ class Transfers:
         self._clock = clock
         self._executor = executor
         self._load_wait_s = load_wait_s
-        self._layerwise_from_bytes = layerwise_from_bytes
+        self.layerwise_from_bytes = layerwise_from_bytes
         self._layerwise: LayerwiseLoad | None = None
         self._futures: dict[str, _AsyncLoad] = {}
         self._failed_blocks: set[int] = set()
@@ -173,7 +177,7 @@ class Transfers:
             else:
                 usable.append(job)
         num_bytes = sum(len(job.block_ids) for job in usable) * self._mover.record_bytes
-        if usable and self._mover.layers and num_bytes >= self._layerwise_from_bytes:
+        if usable and self._mover.layers and num_bytes >= self.layerwise_from_bytes:
             self._layerwise = self._edge.attempt("begin a load", self._overlap, None, usable)
         if self._layerwise is None:
             for job in usable:
@@ -201,8 +205,8 @@ class Transfers:
                 self._block_from_now_on()
 
     def _block_from_now_on(self) -> None:
-        if self._layerwise_from_bytes < math.inf:
-            self._layerwise_from_bytes = math.inf
+        if self.layerwise_from_bytes < math.inf:
+            self.layerwise_from_bytes = math.inf
             _logger.warning(
                 "kvext: the engine did not wait for the layers of a load, whose blocks are "
                 "computed again; loads are done before the forward pass from now on"

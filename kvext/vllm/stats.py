@@ -19,12 +19,17 @@ __all__ = ["KvextMetrics", "KvextStats"]
 _FIGURES = {
     "loaded_blocks": "blocks copied from the pool into the engine",
     "loaded_bytes": "bytes copied from the pool into the engine",
-    "load_seconds": "time the worker spent on loads",
+    "load_seconds": "time that loads took",
+    "load_stall_seconds": "time that steps stood still for loads",
     "stored_blocks": "blocks that this engine added to the pool",
     "stored_bytes": "bytes that this engine added to the pool",
     "existing_blocks": "blocks offered to the pool that it had",
     "store_seconds": "time the worker spent on stores",
 }
+_BY_KIND = {
+    "loads": "loads of a request's blocks, by the way they came in; recompute: not loaded",
+}
+"""Told by a label of its own name, `way`."""
 _REASONS = {
     "failed_loads": "blocks found in the pool that could not be loaded, by reason",
     "rejected_stores": "blocks offered to the pool that it did not take, by reason",
@@ -45,6 +50,8 @@ class KvextStats(KVConnectorStats):
             stats.add("loaded_blocks", load.num_loaded)
             stats.add("loaded_bytes", load.loaded_bytes)
             stats.add("load_seconds", load.seconds)
+            stats.add("load_stall_seconds", load.stall_s)
+            stats.add(f"loads:{load.way.value}", 1)
             stats.add_reasons("failed_loads", load.failures)
         for store in report.stores:
             stats.add("stored_blocks", store.num_stored)

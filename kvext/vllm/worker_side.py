@@ -86,6 +86,15 @@ class WorkerSide:
         """Return once the step may use a layer's KV."""
         self._transfers.wait_for_layer(layer)
 
+    def overlap_from(self, num_bytes: float) -> None:
+        """Let loads of this size and larger overlap computing; infinity stands for none."""
+        self._transfers.layerwise_from_bytes = num_bytes
+
+    def pace_loads(self, bytes_per_s: float, latency_s: float = 0.0) -> None:
+        """Model slower memory: see `Pool.pace_loads`."""
+        if self._pool is not None:
+            self._pool.pace_loads(bytes_per_s, latency_s)
+
     def save(self, plan: StepPlan) -> None:
         """Offer the step's blocks to the pool, after the forward pass."""
         self._transfers.save(plan)
