@@ -1,4 +1,4 @@
-"""kvext in an engine of this process, with memory whose speed the caller sets: a model of a far tier.
+"""kvext in an engine of this process, on memory of a speed that the caller sets: a model.
 
 vLLM finds it by `kv_connector_module_path`. `far_connector()` gives the live one.
 """

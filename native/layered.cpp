@@ -42,9 +42,7 @@ struct Copy {
 }  // namespace
 
 void Pool::load_in_layers(const std::vector<BlockRef>& refs, const Pages& pages, const std::vector<u64>& blocks, std::vector<LoadOutcome>& outcomes, LayeredLoad& load) {
-  const std::shared_lock<std::shared_mutex> guard(in_use_);
-  require_member();
-  self_->beat();
+  const Shared guard = begin();
   const SteadyTime begun = Clock::now();
   outcomes.assign(refs.size(), LoadOutcome::stale);
   std::vector<Copy> copies;
