@@ -125,12 +125,13 @@ void work(const char* path, u64 seed, std::atomic<u64>& loads) {
       CHECK(outcome == StoreOutcome::stored || outcome == StoreOutcome::exists || outcome == StoreOutcome::no_space);
     } else {
       BlockRef ref{};
-      if (pool.match(&key, 1, kShape, &ref) == 0) continue;
+      u64 epoch = 0;
+      if (pool.match(&key, 1, kShape, &ref, epoch) == 0) continue;
       const u64 block = 1;
       LoadOutcome outcome{};
       pool.load(&ref, 1, memory.pages, &block, true, &outcome);
       CHECK(outcome == LoadOutcome::loaded && memory.holds(1, n));
-      pool.unpin(&ref, 1, pool.epoch());
+      pool.unpin(&ref, 1, epoch);
       ++loads;
     }
     if (step % 200 == 199) pool.clear(nullptr);
@@ -178,10 +179,11 @@ void loads_race_with_evictions(const char* path) {
       loads_of_old += outcome == LoadOutcome::loaded;
     }
     BlockRef ref{};
-    if (pool.match(&key, 1, kShape, &ref) == 0) continue;
+    u64 epoch = 0;
+    if (pool.match(&key, 1, kShape, &ref, epoch) == 0) continue;
     pool.load(&ref, 1, memory.pages, &block, false, &outcome);
     CHECK(outcome == LoadOutcome::loaded && memory.holds(block, n));
-    pool.unpin(&ref, 1, pool.epoch());
+    pool.unpin(&ref, 1, epoch);
     old[n] = ref;
     ++pinned_loads;
   }
@@ -200,7 +202,8 @@ void layers_are_whole_before_they_are_told(const char* path) {
   StoreOutcome stored[kHalf];
   pool.store(keys.data(), kHalf, kShape, kNamespace, memory.pages, from.data(), stored);
   std::vector<BlockRef> refs(kHalf);
-  CHECK(pool.match(keys.data(), kHalf, kShape, refs.data()) == kHalf);
+  u64 epoch = 0;
+  CHECK(pool.match(keys.data(), kHalf, kShape, refs.data(), epoch) == kHalf);
   for (u64 round = 0; round < 300; ++round) {
     for (auto& layer : memory.layers) std::fill(layer.begin() + kHalf * kPiece, layer.end(), u8{0xee});
     LayeredLoad load(pool, refs, memory.pages, to);
@@ -215,7 +218,7 @@ void layers_are_whole_before_they_are_told(const char* path) {
     }
     CHECK(load.finish(Seconds(60)) && load.outcomes() == std::vector<LoadOutcome>(kHalf, LoadOutcome::loaded));
   }
-  pool.unpin(refs.data(), kHalf, pool.epoch());
+  pool.unpin(refs.data(), kHalf, epoch);
 }
 
 // Twenty turnovers of a half-full table: tombstones must not silt it up.
