@@ -79,6 +79,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: Annotated[
         bool, _option("Whether this engine stores what it computes, or only reads.")
     ] = True
+    store_admission: Annotated[
+        bool,
+        _option(
+            "Whether a full pool takes no blocks of kinds that are hardly ever asked for again, "
+            "such as one user's documents read once."
+        ),
+    ] = False
     always_load: Annotated[
         bool,
         _option(

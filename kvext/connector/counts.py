@@ -57,6 +57,10 @@ class RequestCounts:
         if report.failures:
             self.failed_loads = _sum(self.failed_loads, report.failures)
 
+    def add_refusal(self, num_blocks: int, reason: str) -> None:
+        """Fold in blocks that were never offered."""
+        self.rejected = _sum(self.rejected, {reason: num_blocks})
+
     def add_store(self, report: StoreReport) -> None:
         """Fold in what became of an offer."""
         self.stored_blocks += report.num_stored

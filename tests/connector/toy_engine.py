@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kvext.connector.adapters import AdapterBook
+from kvext.connector.admission import StoreJudge
 from kvext.connector.edge import Edge
 from kvext.connector.identity import DigestQueue, Identity
 from kvext.connector.mover import DirectMover
@@ -66,7 +67,16 @@ def no_adapter(path: str) -> WeightsSnapshot:
 
 
 class ToyEngine:
-    """Planner and transfers around a toy forward pass."""
+    """Planner and transfers around a toy forward pass.
+
+    Attributes:
+        queued_blocks: Most blocks that are pinned for requests that it cannot admit yet.
+        waits: Whether it waits for each layer before it computes.
+        judge: Says what is worth storing.
+    """
+
+    queued_blocks = 0
+    judge: StoreJudge | None = None
 
     def __init__(
         self,
@@ -115,8 +125,16 @@ class ToyEngine:
         namespaces = NamespaceBook(
             lambda: Identity.known(MODEL), LAYOUT, adapters, "toy", lambda *_: None
         )
-        rules = PlanRules(SHAPE, PIECE_BYTES, async_loads=async_loads, lease_s=10.0)
-        return AttentivePlanner(self.tier, self, namespaces, rules, self.clock, extend_keys)
+        rules = PlanRules(
+            SHAPE,
+            PIECE_BYTES,
+            async_loads=async_loads,
+            lease_s=10.0,
+            queued_blocks=self.queued_blocks,
+        )
+        return AttentivePlanner(
+            self.tier, self, namespaces, rules, self.clock, extend_keys, judge=self.judge
+        )
 
     # What the planner asks
 

@@ -198,7 +198,7 @@ void layers_are_whole_before_they_are_told(const char* path) {
   constexpr u64 kHalf = kBlocks / 2;
   std::vector<Key> keys;
   std::vector<u64> from, to;
-  for (u64 n = 0; n < kHalf; ++n) memory.write(n, n), keys.push_back(key_of(n)), from.push_back(n), to.push_back(kHalf + n);
+  for (u64 n = 0; n < kHalf; ++n) memory.write(n, n), keys.push_back(key_of(7000 + n)), from.push_back(n), to.push_back(kHalf + n);
   StoreOutcome stored[kHalf];
   pool.store(keys.data(), kHalf, kShape, kNamespace, memory.pages, from.data(), stored);
   std::vector<BlockRef> refs(kHalf);
