@@ -26,10 +26,9 @@ _FIGURES = {
     "existing_blocks": "blocks offered to the pool that it had",
     "store_seconds": "time the worker spent on stores",
 }
-_BY_KIND = {
-    "loads": "loads of a request's blocks, by the way they came in; recompute: not loaded",
+_WAYS = {
+    "loads": "loads of a request's blocks by the way they came in; recompute: not loaded",
 }
-"""Told by a label of its own name, `way`."""
 _REASONS = {
     "failed_loads": "blocks found in the pool that could not be loaded, by reason",
     "rejected_stores": "blocks offered to the pool that it did not take, by reason",
@@ -91,7 +90,7 @@ class KvextStats(KVConnectorStats):
 
 
 class KvextMetrics(KVConnectorPromMetrics):
-    """One Prometheus counter a figure, named `kvext:<figure>`."""
+    """One Prometheus counter a figure, named `kvext:<figure>`, some by a label of their own."""
 
     def __init__(
         self,
@@ -108,18 +107,19 @@ class KvextMetrics(KVConnectorPromMetrics):
             name: make(name=f"kvext:{name}", documentation=text, labelnames=labelnames)
             for name, text in _FIGURES.items()
         }
-        self._reasons = {
-            name: make(name=f"kvext:{name}", documentation=text, labelnames=[*labelnames, "reason"])
-            for name, text in _REASONS.items()
+        self._kinds = {
+            name: make(name=f"kvext:{name}", documentation=text, labelnames=[*labelnames, label])
+            for label, kinds in (("reason", _REASONS), ("way", _WAYS))
+            for name, text in kinds.items()
         }
 
     @override
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
         labels = self.per_engine_labelvalues[engine_idx]
         for figure, amount in transfer_stats_data.items():
-            name, _, reason = figure.partition(":")
-            if reason:
-                self._reasons[name].labels(*labels, reason).inc(amount)
+            name, _, kind = figure.partition(":")
+            if kind:
+                self._kinds[name].labels(*labels, kind).inc(amount)
             else:
                 self._figures[name].labels(*labels).inc(amount)
 
