@@ -1,6 +1,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
+#include "cores.hpp"
 #include "layered.hpp"
 
 namespace kvext {
@@ -23,6 +24,7 @@ void bind_layered(nb::module_& m) {
         const auto& outcomes = load.outcomes();
         return nb::bytes(reinterpret_cast<const char*>(outcomes.data()), outcomes.size()); })
       .def_prop_ro("seconds", &LayeredLoad::seconds);
+  m.def("roam", &roam);
 }
 
 }  // namespace kvext

@@ -1,36 +1,17 @@
 #include "layered.hpp"
 
-#include <sched.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <exception>
-#include <filesystem>
 
 #include "bytes.hpp"
+#include "cores.hpp"
 #include "record_hash.hpp"
 
 namespace kvext {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Engines bind the thread that begins a load to a core on which it computes; a copy there would hide
-// nothing. Other threads of the process show what the process may use.
-cpu_set_t cores_of_process() {
-  cpu_set_t all, one;
-  CPU_ZERO(&all);
-  std::error_code error;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error))
-    if (::sched_getaffinity(std::atoi(task.path().filename().c_str()), sizeof one, &one) == 0) CPU_OR(&all, &all, &one);
-  return all;
-}
-
-void leave_the_engines_core() {
-  static const cpu_set_t cores = cores_of_process();
-  if (CPU_COUNT(&cores) > 0) ::sched_setaffinity(0, sizeof cores, &cores);
-}
 
 struct Copy {
   u64 index;  // of the block within the load
@@ -83,7 +64,7 @@ void LayeredLoad::run(Pool& pool, const std::vector<BlockRef>& refs, const Pages
   const SteadyTime begun = Clock::now();
   std::vector<LoadOutcome> outcomes;
   try {
-    leave_the_engines_core();
+    roam();
     pool.load_in_layers(refs, pages, blocks, outcomes, *this);
   } catch (const std::exception&) {  // the pool was closed; no outcomes say so
     outcomes.clear();

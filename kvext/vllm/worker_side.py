@@ -16,7 +16,7 @@ from kvext.connector.plan import AdapterGuard, StepPlan
 from kvext.connector.report import WorkerReport
 from kvext.connector.transfers import LAYERWISE_FROM_BYTES, Transfers
 from kvext.errors import KvextError
-from kvext.pool import Pages, Pool
+from kvext.pool import Pages, Pool, roam
 from kvext.protocol.layout import RecordShape
 from kvext.vllm.adapter_watch import AdapterWatch
 from kvext.vllm.identity import model_label
@@ -50,7 +50,8 @@ class WorkerSide:
         self._pool: Pool | None = None
         self._watch: AdapterWatch | None = None
         # One thread is enough: it copies natively, and its thread starts with the first load.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kvext-load")
+        # It leaves the core that vLLM has bound this thread to, where it would slow computing down.
+        self._executor = ThreadPoolExecutor(1, "kvext-load", initializer=roam)
         self._transfers = self._make_transfers(AbsentMover())
         self.handshake = KvextHandshake(refusal="the worker could not attach; see its log")
 

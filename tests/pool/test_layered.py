@@ -1,13 +1,15 @@
 """A load whose layers come in one after another, as one process sees it."""
 
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kvext.cxl import create_region
-from kvext.pool import Lease, Pages, Pool
+from kvext.pool import Lease, Pages, Pool, roam
 from kvext.protocol.transfer import LoadOutcome
 from tests.pool.engine_memory import NAMESPACE, SHAPE, key_of
 
@@ -161,3 +163,19 @@ def test_a_paced_load_takes_as_long_as_the_modelled_memory(pool: Pool) -> None:
     load = pool.begin_load(lease.refs, memory.pages, [4, 5, 6, 7])
     assert load.finish(WAIT_S)
     assert load.seconds >= 0.03
+
+
+def test_a_copying_thread_leaves_the_core_that_its_beginner_is_bound_to() -> None:
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) == 1:
+        pytest.skip("one core")
+
+    def bound_then_roaming() -> tuple[set[int], set[int]]:
+        os.sched_setaffinity(0, {min(allowed)})  # of this thread alone
+        bound = os.sched_getaffinity(0)
+        roam()
+        return bound, os.sched_getaffinity(0)
+
+    with ThreadPoolExecutor(1) as threads:
+        bound, roaming = threads.submit(bound_then_roaming).result()
+    assert (len(bound), roaming) == (1, allowed)
