@@ -140,3 +140,12 @@ def test_a_request_admitted_in_its_first_pass_is_looked_up_once() -> None:
     engine.add("b", PROMPT)
     engine.step()
     assert tier.asked == [NUM_BLOCKS]
+
+
+def test_who_does_not_fit_wholly_has_its_beginning_pinned(tier: FakeTier) -> None:
+    class NarrowEngine(ToyEngine):
+        queued_blocks = NUM_BLOCKS + 2
+
+    engine = NarrowEngine(tier)
+    queue(engine.planner, "a", "b")
+    assert tier.num_pins == NUM_BLOCKS + 2
