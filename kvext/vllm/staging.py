@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kvext.connector.mover import WholeMover
 from kvext.errors import CopyStalled
 from kvext.kernels import CopyEngine, Mark, open_engine
 from kvext.pool import Pages
@@ -60,7 +61,7 @@ class _Buffer:
     mark: Mark | None = None
 
 
-class StagedMover:
+class StagedMover(WholeMover):
     """Moves blocks between a tier and tensors that the tier cannot address."""
 
     def __init__(
