@@ -54,7 +54,7 @@ class Toll:
     def write(self, path: Path) -> None:
         path.write_text(json.dumps({"killed": self.killed, "stopped": self.stopped}, indent=1))
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # type: ignore[explicit-override]  # typing has it from 3.12 on
         places = sorted({*self.killed, *self.stopped})
         lines = [
             f"  {place:28} {self.killed[place]:5} killed {self.stopped[place]:5} stopped"

@@ -14,12 +14,12 @@ from kvext.cxl import create_region
 from kvext.pool import Pool
 from kvext.protocol.transfer import StoreOutcome
 from tests.faults.anatomy import Anatomy, Field
-from tests.faults.arena import Worker
 from tests.faults.ledger import Ledger
 from tests.faults.nursery import Nursery
 from tests.faults.orders import Orders
 from tests.faults.probe import Damage, Finding
 from tests.faults.records import RECORD_BYTES, SHAPE, Blocks, key_of, namespace_of, record_of
+from tests.faults.ward import Ward
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -63,7 +63,7 @@ class Prober:
             folder=str(folder),
         )
         Ledger.create(folder / "ledger")
-        self._worker = Worker(nursery, self._orders)
+        self._worker = Ward(nursery, self._orders)
 
     def probe(self, damage: Damage) -> Finding:
         """Damage a fresh copy of the image, use it, check and mend it."""
@@ -88,21 +88,21 @@ def prober(nursery: Nursery, tmp_path: Path) -> Iterator[Prober]:
     made.end()
 
 
-def _flips(image: Path, *, whole: bool) -> Iterator[tuple[Field, Damage]]:
-    choose = random.Random(SEED)
+def _flips(image: Path, *, is_attached: bool) -> Iterator[tuple[Field, Damage]]:
+    choose = random.Random(SEED)  # noqa: S311 - a test's draws
     for field in Anatomy(image).fields(num_records=4):
         for _ in range(FLIPS_A_FIELD):
             at = field.at + choose.randrange(field.num_bytes)
-            damage = Damage(str(image), at, choose.randrange(8), is_attached=whole)
+            damage = Damage(str(image), at, choose.randrange(8), is_attached=is_attached)
             yield field, damage
 
 
-@pytest.mark.parametrize("is_attached", [False, True], ids=["before attaching", "in use"])
+@pytest.mark.parametrize("moment", ["before attaching", "in use"])
 def test_flipped_bit_is_never_served_and_can_be_mended(
-    is_attached: bool, image: Path, prober: Prober
+    moment: str, image: Path, prober: Prober
 ) -> None:
     unnamed: list[str] = []
-    for field, damage in _flips(image, whole=is_attached):
+    for field, damage in _flips(image, is_attached=moment == "in use"):
         finding = prober.probe(damage)
         where = (
             f"{field.table}.{field.name} byte {damage.at - field.at} bit {damage.bit}: {finding}"

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.arena import ANSWER_S, Arena
+from tests.faults.arena import Arena, Cast
 from tests.faults.conftest import Toll
 from tests.faults.nursery import Nursery
 from tests.faults.steps import ELSEWHERE, LABELS, victim_at
+from tests.faults.ward import ANSWER_S
 from tests.faults.worker import READY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -27,6 +28,7 @@ RANDOM_KILLS = 60
 RANDOM_STOPS = 20
 MASSACRES = 6
 FSCKS = 100
+UPSETS = 100
 SHORT_LEASE_S = 0.12
 
 
@@ -72,7 +74,9 @@ def test_stop_at_a_step_is_fenced_and_healed(
 def test_death_at_any_moment_costs_the_survivors_nothing(
     region_bytes: int, nursery: Nursery, tmp_path: Path, toll: Toll
 ) -> None:
-    with Arena(tmp_path / "arena", [nursery], region_bytes=region_bytes, num_writers=3) as arena:
+    with Arena(
+        tmp_path / "arena", [nursery], region_bytes=region_bytes, cast=Cast(num_writers=3)
+    ) as arena:
         _kill_at_random(arena, RANDOM_KILLS, toll, "random")
         arena.end()
 
@@ -81,7 +85,11 @@ def test_death_at_any_moment_among_equal_process_ids(
     twins: tuple[Nursery, Nursery], tmp_path: Path, toll: Toll
 ) -> None:
     with Arena(
-        tmp_path / "arena", twins, region_bytes=ROOMY_BYTES, num_writers=3, equal_pids=True
+        tmp_path / "arena",
+        twins,
+        region_bytes=ROOMY_BYTES,
+        cast=Cast(num_writers=3),
+        equal_pids=True,
     ) as arena:
         equal = [arena.num_equal_pids()]
         for _ in range(6):
@@ -138,10 +146,47 @@ def test_death_of_all_at_once_leaves_a_whole_pool(
         arena.end()
 
 
+@pytest.mark.parametrize("region_bytes", [ROOMY_BYTES, TIGHT_BYTES], ids=["roomy", "tight"])
+def test_many_that_stop_wake_and_die_in_any_order_harm_nobody(
+    region_bytes: int, nursery: Nursery, tmp_path: Path, toll: Toll
+) -> None:
+    cast = Cast(num_victims=4)
+    with Arena(
+        tmp_path / "arena",
+        [nursery],
+        region_bytes=region_bytes,
+        cast=cast,
+        lease_s=SHORT_LEASE_S,
+    ) as arena:
+        rows = range(arena.victim_row, arena.num_rows)
+        victims = {row: arena.bear("everything", row) for row in rows}
+        for turn in range(UPSETS):
+            row = arena.random.choice(rows)
+            number = arena.random.choice((signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL))
+            if number is signal.SIGKILL:
+                victims[row].kill()
+                victims[row] = arena.bear("everything", row)
+            else:
+                victims[row].signal(number)
+            if number is not signal.SIGCONT:
+                toll.count("upsets", number)
+            arena.doze(arena.random.uniform(0.0, arena.lease_s / 2))
+            if turn % 4 == 0:
+                arena.try_to_reap()
+        for victim in victims.values():
+            victim.kill()
+        arena.pause()
+        arena.check(can_evict=region_bytes == TIGHT_BYTES)
+        arena.go_on()
+        arena.end()
+
+
 def test_fsck_names_nothing_and_mends_nothing_while_all_work(
     nursery: Nursery, tmp_path: Path
 ) -> None:
-    with Arena(tmp_path / "arena", [nursery], region_bytes=TIGHT_BYTES, pace_s=0) as arena:
+    with Arena(
+        tmp_path / "arena", [nursery], region_bytes=TIGHT_BYTES, cast=Cast(pace_s=0)
+    ) as arena:
         for round_number in range(FSCKS):
             report = arena.pool.fsck(repair=round_number % 2 == 0, verify_data=True)
             assert report.is_clean, report
