@@ -29,6 +29,14 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
 
 
 @pytest.fixture(scope="module")
+def nurseries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Nursery, Nursery]]:
+    """Two for two threads: a nursery answers one at a time."""
+    folder = tmp_path_factory.mktemp("nurseries")
+    with Nursery(folder) as one, Nursery(folder) as other:
+        yield one, other
+
+
+@pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Nursery, Nursery]]:
     """Two nurseries whose workers have the same process ids, each in its own namespace."""
     if reason := refused(*NEW_PID_NAMESPACE):

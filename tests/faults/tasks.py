@@ -215,7 +215,8 @@ def holder(worker: Worker) -> None:
     give_up_own(worker)
     for _ in range(3):
         store_some(worker)
-        read_some(worker)
+    for index in worker.ledger.acknowledged(worker.row):
+        worker.held.append(worker.pool.match(key_of(worker.row, index), SHAPE))
     reservations = [leave_a_reservation(worker) for _ in range(3)]
     worker.say(READY)
     while True:
