@@ -18,8 +18,8 @@ from tests.faults.ledger import Ledger, Tally
 from tests.faults.nursery import Nursery
 from tests.faults.orders import Arm, Orders
 from tests.faults.records import KEYS_A_ROW, RECORD_BYTES, SHAPE, Blocks, keys_of, record_of
-from tests.faults.ward import ANSWER_S, Ward
-from tests.faults.worker import GO, OPERATIONS, PAUSE, READY
+from tests.faults.ward import Ward
+from tests.faults.worker import ANSWER_S, GO, OPERATIONS, PAUSE, READY
 
 __all__ = ["SCHEDULING_S", "Arena", "Cast"]
 

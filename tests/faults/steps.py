@@ -7,8 +7,8 @@ from kvext.pool import _core
 from tests.faults.arena import Arena
 from tests.faults.nursery import Fate
 from tests.faults.orders import Arm
-from tests.faults.ward import ANSWER_S, Ward
-from tests.faults.worker import READY
+from tests.faults.ward import Ward
+from tests.faults.worker import ANSWER_S, READY
 
 __all__ = ["ELSEWHERE", "LABELS", "victim_at"]
 

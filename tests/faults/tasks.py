@@ -27,7 +27,7 @@ from tests.faults.records import (
     neighbour_of,
     record_of,
 )
-from tests.faults.worker import GO, MOST_HELD, READY, Dismissed, Worker
+from tests.faults.worker import ANSWER_S, GO, MOST_HELD, READY, Dismissed, Worker
 
 __all__ = ["work"]
 
@@ -38,12 +38,7 @@ def read_some(worker: Worker) -> None:
     with worker.timed("load"):
         lease = worker.pool.match(keys_of(row, indexes), SHAPE)
         found = indexes[: lease.num_blocks]
-        outcomes = worker.pool.load(
-            lease.refs,
-            worker.blocks.pages,
-            list(range(len(found))),
-            verify=worker.random.random() < 0.5,
-        )
+        outcomes = load(worker, lease.refs, list(range(len(found))))
     for block, (index, outcome) in enumerate(zip(found, outcomes, strict=True)):
         if outcome == LoadOutcome.STALE:  # only a process that was fenced meanwhile sees that
             worker.ledger.add(worker.row, Tally.STALE)
@@ -54,6 +49,19 @@ def read_some(worker: Worker) -> None:
     worker.held.append(lease)
     if len(worker.held) > MOST_HELD:
         worker.held.pop(0).release()
+
+
+def load(worker: Worker, refs: bytes, blocks: list[int]) -> bytes:
+    """One outcome a block, in one of the ways there are."""
+    match worker.random.randrange(4):
+        case 0:
+            under_way = worker.pool.begin_load(refs, worker.blocks.pages, blocks)
+            assert under_way.finish(ANSWER_S)
+            return under_way.outcomes
+        case 1:
+            return worker.pool.load(refs, worker.blocks.pages, blocks, verify=True)
+        case _:
+            return worker.pool.load(refs, worker.blocks.pages, blocks, verify=False)
 
 
 def store_some(worker: Worker) -> None:

@@ -28,8 +28,7 @@ from tests.faults.records import (
     neighbour_of,
     record_of,
 )
-from tests.faults.ward import ANSWER_S
-from tests.faults.worker import GO, PAUSE, READY
+from tests.faults.worker import ANSWER_S, GO, PAUSE, READY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 

@@ -14,8 +14,7 @@ from tests.faults.arena import Arena, Cast
 from tests.faults.conftest import Toll
 from tests.faults.nursery import Nursery
 from tests.faults.steps import ELSEWHERE, LABELS, victim_at
-from tests.faults.ward import ANSWER_S
-from tests.faults.worker import READY
+from tests.faults.worker import ANSWER_S, READY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 

@@ -16,8 +16,8 @@ from tests.faults.nursery import Fate, Nursery
 from tests.faults.orders import Arm, Orders
 from tests.faults.records import RECORD_BYTES, SHAPE, Blocks, key_of
 from tests.faults.steps import LABELS
-from tests.faults.ward import ANSWER_S, Ward
-from tests.faults.worker import PAUSE, READY
+from tests.faults.ward import Ward
+from tests.faults.worker import ANSWER_S, PAUSE, READY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 

@@ -8,12 +8,9 @@ from pathlib import Path
 
 from tests.faults.nursery import Fate, Nursery
 from tests.faults.orders import Orders
-from tests.faults.worker import QUIT, READY
+from tests.faults.worker import ANSWER_S, QUIT, READY
 
-__all__ = ["ANSWER_S", "Ward"]
-
-ANSWER_S = 30.0
-"""Deadline of everything that a worker is asked."""
+__all__ = ["Ward"]
 
 
 class Ward:

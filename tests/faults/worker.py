@@ -15,6 +15,7 @@ from tests.faults.orders import Orders
 from tests.faults.records import KEYS_A_ROW, RECORD_BYTES, SHAPE, Blocks, key_of
 
 __all__ = [
+    "ANSWER_S",
     "GO",
     "MOST_HELD",
     "OPERATIONS",
@@ -28,6 +29,9 @@ __all__ = [
 READY, PAUSE, GO, QUIT = b"r", b"p", b"g", b"q"
 OPERATIONS = ("store", "load", "evict", "fill", "other")
 """What `Tally.WORST_OPERATION` indexes."""
+
+ANSWER_S = 30.0
+"""Deadline of everything that a worker is asked."""
 
 _MOST_AT_ONCE = 4
 MOST_HELD = 3
