@@ -199,6 +199,14 @@ class Arena:
             self.doze(self.lease_s / 8)
             num_hung -= self.pool.reap().num_hung
 
+    def await_more(self, what: Tally, number: int) -> None:
+        """Wait until workers have counted that many more."""
+        wanted = self.ledger.total(what) + number
+        deadline = time.monotonic() + ANSWER_S
+        while self.ledger.total(what) < wanted:
+            assert time.monotonic() < deadline, f"{self.ledger.total(what)} of {wanted} {what.name}"
+            self.doze(0.01)
+
     def outlast(self, victim: Ward) -> None:
         """Let a stopped process stay stopped beyond its lease; the survivors go on meanwhile.
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.faults.arena import Arena, Cast
 from tests.faults.conftest import Toll
+from tests.faults.ledger import Tally
 from tests.faults.nursery import Nursery
 from tests.faults.steps import ELSEWHERE, LABELS, victim_at
 from tests.faults.worker import ANSWER_S, READY
@@ -191,6 +192,24 @@ def test_many_that_stop_wake_and_die_in_any_order_harm_nobody(
         arena.pause()
         arena.check(can_evict=region_bytes == TIGHT_BYTES)
         arena.go_on()
+        arena.end()
+
+
+def test_writers_are_told_and_readers_go_on_while_a_stopped_process_holds_the_lock(
+    nursery: Nursery, tmp_path: Path, toll: Toll
+) -> None:
+    with Arena(tmp_path / "arena", [nursery], region_bytes=ROOMY_BYTES) as arena:
+        for label in ("lock.taken", "reserve.slot_filled", "lock.unmarked"):
+            victim = victim_at(arena, label, signal.SIGSTOP)
+            toll.count(label, signal.SIGSTOP)
+            arena.await_more(Tally.LOCK_TIMEOUTS, 20)
+            arena.await_more(Tally.LOADS, 100)
+            victim.signal(signal.SIGCONT)
+            arena.await_more(Tally.STORES, 10)
+            arena.pause(victim)
+            arena.check()
+            arena.go_on(victim)
+            victim.kill()
         arena.end()
 
 
