@@ -39,6 +39,8 @@ class Cast:
     num_victims: int = 2
     pace_s: float = 0.0005
     """How long survivors pause between operations."""
+    is_damaged: bool = False
+    """Whether bits of the region will flip under them."""
 
 
 class Arena:
@@ -123,6 +125,7 @@ class Arena:
             arm=arm,
             num_rows=self.num_rows,
             pace_s=self.cast.pace_s,
+            is_damaged=self.cast.is_damaged,
             lock_wait_s=_LOCK_WAIT_S,
         )
         if nursery < 0:
