@@ -43,6 +43,9 @@ struct RecordTable {
   std::vector<u8> hits;
 };
 
+// Milliseconds of a clock that nobody sets.
+u64 steady_ms();
+
 class Pool {
  public:
   // With extent_bytes: an engine; fixes the geometry if nobody has yet and enters the process table.
@@ -56,7 +59,7 @@ class Pool {
   // Without effect if the process was fenced since: the pins went with the epoch.
   void unpin(const BlockRef* refs, u64 n, u64 epoch);
   // found[i] = 1 for each committed key; pins nothing. Returns their number.
-  u64 lookup(const Key* keys, u64 n, u32 shape, u8* found) const;
+  u64 lookup(const Key* keys, u64 n, u32 shape, u8* found);
 
   // Copies blocks into the pool; one outcome each.
   void store(const Key* keys, u64 n, u32 shape, DigestView name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes);
@@ -69,7 +72,7 @@ class Pool {
   std::optional<u64> fill(const BlockRef& ref, std::span<const u8> record);
   StoreOutcome commit(const BlockRef& ref, u64 checksum);
   bool abort(const BlockRef& ref);
-  std::span<u8> record(const BlockRef& ref) const;
+  std::span<u8> record(const BlockRef& ref);
 
   void describe_namespace(DigestView digest, const std::string& label, const u8* model);
   std::vector<NamespaceUse> namespaces();
@@ -115,7 +118,13 @@ class Pool {
   std::optional<Held> lock(Seconds wait);
   Held lock_or_throw(Seconds wait);
   Held lock_or_throw() { return lock_or_throw(lock_wait_); }
+  // Holds off close(). An observer looks alone, since it may have to adopt another geometry.
+  struct Look {
+    Shared with_others;
+    std::unique_lock<std::shared_mutex> alone;
+  };
   Shared begin();
+  Look look();
   void readmit();
   bool may_beat() const;
   void enter(u64 extent_bytes);
@@ -131,8 +140,9 @@ class Pool {
   StoreOutcome write(const BlockRef& ref, const Key& key, u32 shape, const Pages& pages, u64 block);
   LoadOutcome read(const BlockRef& ref, const Pages& pages, u64 block, bool verify);
   void quarantine(const BlockRef& ref);
-  void forget_reservation();
+  void let_go(u64 n);
   bool is_bypassed() const { return load_relaxed(region_->super().bypass) != 0; }
+  void called() { last_call_ms_.store(steady_ms(), std::memory_order_relaxed); }
   void require_open() const;
   void require_tables() const;
   void require_member() const;

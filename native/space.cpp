@@ -10,6 +10,8 @@ namespace {
 
 // How far the CLOCK hand honours second chances before it takes what it finds: bounds the time in the lock.
 constexpr u64 kPatientSteps = 2048;
+// After so many extents that cannot be had, a store is refused; the next one goes on from there.
+constexpr u64 kMostSteps = 1 << 16;
 
 }  // namespace
 
@@ -17,7 +19,8 @@ u32 now_tenths(const Region& region) {
   timespec t{};
   ::clock_gettime(CLOCK_REALTIME_COARSE, &t);
   const u64 now = static_cast<u64>(t.tv_sec) * 10 + static_cast<u64>(t.tv_nsec) / 100000000;
-  return static_cast<u32>(now - region.super().created_s * 10);
+  const u64 created = load_relaxed(region.super().created_s) * 10;
+  return now > created ? static_cast<u32>(now - created) : 0;  // the clock may have been set back
 }
 
 Space::Reservation Space::reserve(const Key& key, u32 shape, u32 length, u16 name_space) {
@@ -33,8 +36,9 @@ Space::Reservation Space::reserve(const Key& key, u32 shape, u32 length, u16 nam
   if (probe.place == Index::Place::full) return {StoreOutcome::index_full, {}};
   u64 extent = 0;
   if (!take_free(extent)) {
-    if (!make_room() || !take_free(extent)) return {StoreOutcome::no_space, {}};
-    probe = index_.probe(key, shape);  // the eviction may have moved the end of the probe chain
+    if (load_relaxed(region_.super().free_head) != 0) recover();  // the list names what is in use, or nothing at all
+    if (!take_free(extent) && !(make_room() && take_free(extent))) return {StoreOutcome::no_space, {}};
+    probe = index_.probe(key, shape);  // all this may have moved the end of the probe chain
     if (probe.place != Index::Place::empty) {
       put_free(extent);
       return {StoreOutcome::index_full, {}};
@@ -93,19 +97,13 @@ bool Space::abort(const BlockRef& ref) {
 
 bool Space::take_free(u64& extent) {
   Superblock& super = region_.super();
-  for (int tries = 0; tries < 2; ++tries) {
-    const u64 head = load_relaxed(super.free_head);
-    if (head == 0) return false;
-    extent = head - 1;
-    if (region_.has_extent(extent) && load_relaxed(region_.extent(extent).owner_epoch) == 0) {
-      store_relaxed(super.free_head, u64{region_.extent(extent).next_free});
-      store_relaxed(super.num_free, load_relaxed(super.num_free) - 1);
-      step(Step::reserve_extent_taken);
-      return true;
-    }
-    recover();  // the list is damaged: it names what is in use, or nothing at all
-  }
-  return false;
+  const u64 head = load_relaxed(super.free_head);
+  extent = head - 1;
+  if (head == 0 || !region_.has_extent(extent) || load_relaxed(region_.extent(extent).owner_epoch) != 0) return false;
+  store_relaxed(super.free_head, u64{region_.extent(extent).next_free});
+  store_relaxed(super.num_free, load_relaxed(super.num_free) - 1);
+  step(Step::reserve_extent_taken);
+  return true;
 }
 
 void Space::put_free(u64 extent) {
@@ -131,6 +129,16 @@ bool Space::pinned(u64 extent) const {
   for (u32 p = 0; p < kMaxProcesses; ++p)
     if (load_ordered(region_.process(p).epoch) != 0 && load_ordered(region_.pin(p, extent)) != 0) return true;
   return false;
+}
+
+u64 Space::num_pinned() const {
+  std::vector<u64> any(region_.num_pin_words());
+  for (u32 p = 0; p < kMaxProcesses; ++p)
+    for (u64 i = 0; i < any.size() && load_relaxed(region_.process(p).epoch) != 0; ++i) any[i] |= load_relaxed(region_.pin_word(p, i));
+  u64 pinned = 0;
+  for (u64 word : any)
+    for (; word != 0; word >>= 16) pinned += (word & 0xffff) != 0;
+  return pinned;
 }
 
 bool Space::evict(u64 extent, Counter reason) {
@@ -161,14 +169,18 @@ bool Space::second_chance(u64 extent) const {
   return true;
 }
 
-bool Space::make_room() { return evict_one() || reap().num_freed > 0 || evict_one(); }
+bool Space::make_room() {
+  if (evict_one()) return true;
+  const Reaped reaped = reap();
+  return reaped.num_freed > 0 || (reaped.num_dead + reaped.num_hung > 0 && evict_one());
+}
 
 bool Space::evict_one() {
   const u64 n = region_.geometry().num_extents;
   u64& hand = region_.super().clock_hand;
   hand %= n;
   const u64 patient = std::min(kPatientSteps, 4 * n);
-  for (u64 steps = 0; steps < patient + n; ++steps) {
+  for (u64 steps = 0; steps < patient + std::min(n, kMostSteps); ++steps) {
     const u64 extent = hand;
     hand = hand + 1 < n ? hand + 1 : 0;
     if (steps < patient && second_chance(extent)) continue;
