@@ -11,7 +11,7 @@ namespace kvext {
 namespace {
 
 constexpr u64 kClearRun = 4096;  // extents visited under one hold of the lock
-constexpr u64 kEvictRun = 256;   // records evicted under one hold
+constexpr u64 kEvictRun = 512;   // records evicted under one hold
 
 std::string hex(const u8* bytes, u64 n) {
   std::string out;
@@ -174,6 +174,7 @@ u64 Pool::evict(const BlockRef* refs, u64 n) {
   const Shared guard = begin();
   u64 evicted = 0;
   for (u64 from = 0; from < n; from += kEvictRun) {
+    if (from > 0) AllocationLock::give_others_a_turn();
     const Held held = lock_or_throw();
     for (u64 i = from; i < std::min(n, from + kEvictRun); ++i)
       evicted += names_record(refs[i]) && space_->evict(refs[i].extent, reclaims);
@@ -209,6 +210,7 @@ std::pair<u64, u64> Pool::clear(const u8* name_space) {
   const Look guard = look();
   u64 dropped = 0, kept = 0;
   for (u64 from = 0; space_ && from < region_->geometry().num_extents; from += kClearRun) {
+    if (from > 0) AllocationLock::give_others_a_turn();
     const Held held = lock_or_throw();
     if (!space_) break;
     if (from == 0) space_->reap();

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kvext.cxl import create_region
 from kvext.errors import PoolDetached, PoolLockTimeout
 from kvext.pool import Pool
 from tests.pool.engine_memory import NAMESPACE, RECORD_BYTES, SHAPE, EngineMemory, key_of
@@ -104,6 +105,26 @@ def test_who_closes_may_be_the_one_who_repairs_what_a_death_in_the_lock_left(reg
     with Pool.attach(region) as observer:
         assert observer.stat().counters["recoveries"] == 1
         assert observer.fsck().is_clean
+
+
+def test_whoever_evicts_much_lets_others_have_the_lock_in_between(tmp_path: Path) -> None:
+    path = tmp_path / "kvext-large.pool"
+    create_region(path, 192 << 20, Pool.initialise)
+    memory = EngineMemory(num_layers=1, piece_bytes=4096)
+    with (
+        Pool.attach(path, extent_bytes=4096) as evictor,
+        Pool.attach(path, extent_bytes=4096) as other,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        keys = b"".join(key_of(number) for number in range(evictor.num_extents))
+        evictor.store(keys, SHAPE, NAMESPACE, memory.pages, [0] * evictor.num_extents)
+        evicting = thread.submit(evictor.evict, evictor.records().refs)
+        num_turns = 0
+        while not evicting.done():
+            other.name_namespace(NAMESPACE, "turn")  # takes the lock
+            num_turns += 1
+        assert evicting.result() == len(keys) // 32
+    assert num_turns > 10, "the lock was never free for another"
 
 
 def test_figures_of_a_handle_that_another_thread_closes_are_there_or_zero(region: Path) -> None:
