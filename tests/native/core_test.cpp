@@ -10,6 +10,7 @@
 #include "chain.hpp"
 #include "engine_memory.hpp"
 #include "fault.hpp"
+#include "layered.hpp"
 #include "sha256.hpp"
 
 using namespace kvext;
@@ -153,6 +154,36 @@ void loads_race_with_evictions(const char* path) {
   evictor.join();
 }
 
+// A reader uses each layer as soon as it may; every third load is cut short, at whatever point that is.
+void layers_are_whole_before_they_are_told(const char* path) {
+  Pool pool(path, kRecord, "layers", Seconds(5));
+  Memory memory;
+  constexpr u64 kHalf = kBlocks / 2;
+  std::vector<Key> keys;
+  std::vector<u64> from, to;
+  for (u64 n = 0; n < kHalf; ++n) memory.write(n, n), keys.push_back(key_of(7000 + n)), from.push_back(n), to.push_back(kHalf + n);
+  StoreOutcome stored[kHalf];
+  pool.store(keys.data(), kHalf, kShape, kNamespace, memory.pages, from.data(), stored);
+  std::vector<BlockRef> refs(kHalf);
+  u64 epoch = 0;
+  CHECK(pool.match(keys.data(), kHalf, kShape, refs.data(), epoch) == kHalf);
+  for (u64 round = 0; round < 300; ++round) {
+    for (auto& layer : memory.layers) std::fill(layer.begin() + kHalf * kPiece, layer.end(), u8{0xee});
+    LayeredLoad load(pool, refs, memory.pages, to);
+    if (round % 3 == 2) {
+      load.cancel();
+      CHECK(load.finish(Seconds(0)));
+      continue;
+    }
+    for (u64 l = 0; l < kLayers; ++l) {
+      CHECK(load.is_in_place(l + 1) || load.wait(l + 1, Seconds(60)));
+      CHECK(std::equal(memory.layers[l].begin(), memory.layers[l].begin() + kHalf * kPiece, memory.layers[l].begin() + kHalf * kPiece));
+    }
+    CHECK(load.finish(Seconds(60)) && load.outcomes() == std::vector<LoadOutcome>(kHalf, LoadOutcome::loaded));
+  }
+  pool.unpin(refs.data(), kHalf, epoch);
+}
+
 // Twenty turnovers of a half-full table: tombstones must not silt it up.
 void table_keeps_free_slots(const char* path) {
   Pool pool(path, 64, "churn", Seconds(5));
@@ -218,6 +249,7 @@ int main(int, char** argv) {
   Region::initialise(argv[1], 30000);
   many_threads_with_their_own_attachments(argv[1]);
   recovery_rebuilds_the_free_list(argv[1]);
+  layers_are_whole_before_they_are_told(argv[1]);
   CHECK(::truncate(argv[1], static_cast<off_t>(kSmallRegion)) == 0);
   Region::initialise(argv[1], 30000);
   loads_race_with_evictions(argv[1]);

@@ -12,7 +12,7 @@ INSTRUCTION_SETS = {
     "bytes_avx2.cpp": ["-mavx2"],
     "bytes_avx512.cpp": ["-mavx512f", "-mavx512vl", "-mavx512bw"],
 }
-PYTHON_ONLY = ("module.cpp", "bind_administration.cpp")
+PYTHON_ONLY = ("module.cpp", "bind_administration.cpp", "bind_layered.cpp")
 COMPILE = ["g++", "-std=c++20", "-O1", "-g", "-fno-omit-frame-pointer", f"-I{NATIVE}", "-c"]
 
 
