@@ -54,8 +54,8 @@ $(OLDEST_VENV)/.done: $(OLDEST_LOCKS) requirements/system.sh pyproject.toml $(NA
 	$(OLDEST_BIN)/python -m pip install --quiet --no-deps -Cbuild-dir=build/oldest -e .
 	touch $@
 
-test-unit: setup ## run only the tests that need neither an engine nor a compiler
-	$(BIN)/python -m pytest -m "not engine and not native"
+test-unit: setup ## run only the tests that need no engine and no compiler and kill nobody
+	$(BIN)/python -m pytest -m "not engine and not native and not faults"
 
 check: setup ## lint, formatting, types, import contracts, manifests
 	$(BIN)/ruff check

@@ -1,6 +1,7 @@
 #include "pool.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <thread>
 
 #include "fault.hpp"
@@ -18,8 +19,9 @@ constexpr Seconds kAttachWait{30.0};
 }  // namespace
 
 u64 steady_ms() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<u64>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);  // every call asks; some milliseconds more or less do not matter
+  return static_cast<u64>(t.tv_sec) * 1000 + static_cast<u64>(t.tv_nsec) / 1000000;
 }
 
 Pool::Pool(const std::string& path, std::optional<u64> extent_bytes, const std::string& label, Seconds lock_wait)

@@ -26,6 +26,7 @@ u32 now_tenths(const Region& region) {
 Space::Reservation Space::reserve(const Key& key, u32 shape, u32 length, u16 name_space) {
   if (name_space == kUnknownNamespace) return {StoreOutcome::namespaces_full, {}};
   if (!self_->in_force() || !namespaces_.is_live(name_space)) return {StoreOutcome::fenced, {}};
+  mend_free_list();
   Index::Probe probe = index_.probe(key, shape);
   if (probe.place == Index::Place::being_written) {
     if (writer_alive(probe.slot)) return {StoreOutcome::exists, {}};
@@ -36,9 +37,8 @@ Space::Reservation Space::reserve(const Key& key, u32 shape, u32 length, u16 nam
   if (probe.place == Index::Place::full) return {StoreOutcome::index_full, {}};
   u64 extent = 0;
   if (!take_free(extent)) {
-    if (load_relaxed(region_.super().free_head) != 0) recover();  // the list names what is in use, or nothing at all
-    if (!take_free(extent) && !(make_room() && take_free(extent))) return {StoreOutcome::no_space, {}};
-    probe = index_.probe(key, shape);  // all this may have moved the end of the probe chain
+    if (!make_room() || !take_free(extent)) return {StoreOutcome::no_space, {}};
+    probe = index_.probe(key, shape);  // the eviction may have moved the end of the probe chain
     if (probe.place != Index::Place::empty) {
       put_free(extent);
       return {StoreOutcome::index_full, {}};
@@ -95,11 +95,19 @@ bool Space::abort(const BlockRef& ref) {
   return true;
 }
 
+// A damaged list names what is in use, or nothing at all. Recovery moves slots, so this comes before a probe.
+void Space::mend_free_list() {
+  const u64 head = load_relaxed(region_.super().free_head);
+  if (head != 0 && !is_free(head - 1)) recover();
+}
+
+bool Space::is_free(u64 extent) const { return region_.has_extent(extent) && load_relaxed(region_.extent(extent).owner_epoch) == 0; }
+
 bool Space::take_free(u64& extent) {
   Superblock& super = region_.super();
   const u64 head = load_relaxed(super.free_head);
+  if (head == 0 || !is_free(head - 1)) return false;
   extent = head - 1;
-  if (head == 0 || !region_.has_extent(extent) || load_relaxed(region_.extent(extent).owner_epoch) != 0) return false;
   store_relaxed(super.free_head, u64{region_.extent(extent).next_free});
   store_relaxed(super.num_free, load_relaxed(super.num_free) - 1);
   step(Step::reserve_extent_taken);

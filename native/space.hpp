@@ -53,6 +53,8 @@ class Space {
   bool make_room();
   bool evict_one();
   bool second_chance(u64 extent) const;
+  void mend_free_list();
+  bool is_free(u64 extent) const;
   bool take_free(u64& extent);
   void put_free(u64 extent);
   void release(u64 extent, u64 slot);

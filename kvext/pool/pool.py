@@ -23,6 +23,7 @@ __all__ = ["DEFAULT_LEASE_S", "Pool", "Reservation"]
 
 DEFAULT_LOCK_WAIT_S = 0.2
 DEFAULT_LEASE_S = 30.0
+_ATTACH_WAIT_S = 30.0  # the native core's
 
 
 class Reservation:
@@ -104,7 +105,8 @@ class Pool(Oversight):
             extent_bytes: Bytes of this engine's records; the first engine fixes the extent size.
                 None attaches an observer, which may look and clear but neither match nor store.
             label: How `kvext pool stat` names this process.
-            lock_wait_s: Deadline of every wait for the allocation lock.
+            lock_wait_s: Deadline of every wait for the allocation lock but the first: an engine
+                that attaches waits up to 30 s, as another one may be laying out a large pool.
 
         Raises:
             PoolMissing: There is no such file.
@@ -115,7 +117,8 @@ class Pool(Oversight):
             PoolLockTimeout: The allocation lock stayed taken.
             PoolUnusable: The region is too small for one record, or its process table is full.
         """
-        with translated_faults(path, record_bytes=extent_bytes or 0, waited_s=lock_wait_s):
+        waited_s = max(lock_wait_s, _ATTACH_WAIT_S)
+        with translated_faults(path, record_bytes=extent_bytes or 0, waited_s=waited_s):
             return cls(_core.Pool(str(path), extent_bytes, label, lock_wait_s), path, lock_wait_s)
 
     def __enter__(self) -> Self:

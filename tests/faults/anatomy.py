@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["BOOT_ID_AT", "CREATED_AT", "Anatomy", "Field"]
+__all__ = ["BOOT_ID_AT", "CREATED_AT", "FREE_HEAD_AT", "Anatomy", "Field"]
 
 CREATED_AT = 40
 BOOT_ID_AT = 120
+FREE_HEAD_AT = 208
 _GEOMETRY = struct.Struct("<8Q")
 _GEOMETRY_AT = 56
 _PROCESSES_AT = 4096
@@ -45,7 +46,7 @@ _SUPERBLOCK = (
     ("lease_ms", 160, 8, False),
     ("epoch", 192, 8, False),
     ("lock_holder", 200, 8, False),
-    ("free_head", 208, 8, True),
+    ("free_head", FREE_HEAD_AT, 8, True),
     ("num_free", 216, 8, True),
     ("clock_hand", 224, 8, False),
     ("bypass", 232, 8, False),
@@ -96,7 +97,9 @@ class Anatomy:
         """Read the region."""
         self._bytes = path.read_bytes()
         geometry = _GEOMETRY.unpack_from(self._bytes, _GEOMETRY_AT)
-        self.extent_bytes, self.num_extents, self.num_slots = geometry[:3]
+        self.extent_bytes: int = geometry[0]
+        self.num_extents: int = geometry[1]
+        self.num_slots: int = geometry[2]
         self.pins_at, self.pin_row_bytes, self.slots_at, self.extents_at, self.payload_at = (
             geometry[3:]
         )
@@ -116,7 +119,7 @@ class Anatomy:
 
     def payload_of(self, extent: int) -> int:
         """Where the bytes of an extent begin."""
-        return self.payload_at + extent * self.extent_bytes
+        return int(self.payload_at + extent * self.extent_bytes)
 
     def fields(self, num_records: int) -> Iterator[Field]:
         """The fields of the superblock and of a few rows of every table."""

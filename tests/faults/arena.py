@@ -1,11 +1,12 @@
 """One pool, several living readers and writers, and what must hold after each death among them."""
 
-import os
+import contextlib
 import random
 import select
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -14,101 +15,36 @@ from kvext.errors import PoolLockTimeout
 from kvext.pool import Pool
 from kvext.protocol.transfer import LoadOutcome
 from tests.faults.ledger import Ledger, Tally
-from tests.faults.nursery import Fate, Nursery
+from tests.faults.nursery import Nursery
 from tests.faults.orders import Arm, Orders
 from tests.faults.records import KEYS_A_ROW, RECORD_BYTES, SHAPE, Blocks, keys_of, record_of
-from tests.faults.worker import GO, OPERATIONS, PAUSE, QUIT, READY
+from tests.faults.ward import Ward
+from tests.faults.worker import ANSWER_S, GO, OPERATIONS, PAUSE, READY
 
-__all__ = ["ANSWER_S", "SCHEDULING_S", "Arena", "Worker"]
+__all__ = ["SCHEDULING_S", "Arena", "Cast"]
 
 SCHEDULING_S = 5.0
 """How late a process may be on a crowded machine before we call it stuck."""
-ANSWER_S = 30.0
-"""Deadline of everything that a worker is asked."""
 _LOCK_WAIT_S = 0.1
 _FIRST_PID, _PIDS_APART = 1000, 50
 """Threads take process ids, too."""
 
 
-class Worker:
-    """The driver's view of one worker process."""
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who takes part; rows of the ledger are given out in this order."""
 
-    def __init__(self, nursery: Nursery, orders: Orders, *, wanted_pid: int = 0) -> None:
-        """Bear it."""
-        self.row = orders.row
-        self.task = orders.task
-        self._nursery = nursery
-        self._in = _pipe(Path(orders.folder, f"{orders.row}.in"))
-        self._out = _pipe(Path(orders.folder, f"{orders.row}.out"))
-        self.pid = nursery.spawn(orders, wanted_pid=wanted_pid)
-
-    def order(self, command: bytes) -> None:
-        """Send a command."""
-        os.write(self._in, command)
-
-    def expect(self, word: bytes) -> None:
-        """Wait for that answer."""
-        deadline = time.monotonic() + ANSWER_S
-        while not select.select([self._out], [], [], 0.5)[0]:
-            fate = self.fate()
-            assert fate.what == "running", f"{self} is {fate}: {self._nursery.complaints()}"
-            assert time.monotonic() < deadline, f"{self} does not answer {word!r}"
-        said = os.read(self._out, 1)
-        if said == READY != word:  # left over: whoever starts says so, wanted or not
-            self.expect(word)
-        else:
-            assert said == word
-
-    def fate(self, timeout_s: float = 0.0) -> Fate:
-        """What has become of it."""
-        return self._nursery.fate(self.pid, timeout_s)
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self._nursery.signal(self.pid, number)
-
-    def kill(self) -> None:
-        """Kill it, if it lives, and close its pipes."""
-        fate = self.fate()
-        if fate.what in {"running", "stopped"}:
-            self.signal(signal.SIGKILL)
-            fate = self.fate(ANSWER_S)
-            assert fate == Fate("killed", signal.SIGKILL), fate
-        self.bury()
-
-    def quit(self) -> None:
-        """Let it end by itself."""
-        self.order(QUIT)
-        self.expect(QUIT)
-        assert self.fate(ANSWER_S) == Fate("exited", 0), self._nursery.complaints()
-        self.bury()
-
-    def bury(self) -> None:
-        """Close the pipes of a worker that has ended."""
-        os.close(self._in)
-        os.close(self._out)
-
-    def complaints(self) -> str:
-        """What the nursery's workers wrote to standard error."""
-        return self._nursery.complaints()
-
-    def __repr__(self) -> str:
-        return f"<{self.task} {self.row}>"
-
-
-def _pipe(path: Path) -> int:
-    """A named pipe, empty, both ends open: neither side ever waits for the other to appear."""
-    path.unlink(missing_ok=True)
-    os.mkfifo(path)
-    return os.open(path, os.O_RDWR)
+    num_writers: int = 2
+    num_readers: int = 2
+    num_victims: int = 2
+    pace_s: float = 0.0005
+    """How long survivors pause between operations."""
+    is_damaged: bool = False
+    """Whether bits of the region will flip under them."""
 
 
 class Arena:
-    """A pool under load; a context manager.
-
-    Rows 0 to `num_writers` - 1 of the ledger are the writers', the following the readers'; the
-    next `num_victims` belong to those who die.
-    """
+    """A pool under load; a context manager."""
 
     def __init__(
         self,
@@ -116,13 +52,10 @@ class Arena:
         nurseries: Sequence[Nursery],
         *,
         region_bytes: int,
-        num_writers: int = 2,
-        num_readers: int = 2,
-        num_victims: int = 2,
+        cast: Cast = Cast(),
         lease_s: float = 30.0,
-        pace_s: float = 0.0005,
-        seed: int = 0,
         equal_pids: bool = False,
+        seed: int = 0,
     ) -> None:
         """Create the pool and attach the driver to it.
 
@@ -130,14 +63,11 @@ class Arena:
             folder: For the region and all that belongs to it.
             nurseries: Who bears the workers; row by row they take turns.
             region_bytes: Size of the region.
-            num_writers: Living writers.
-            num_readers: Living readers.
-            num_victims: Rows for those who die.
+            cast: How many survivors and victims.
             lease_s: The pool's.
-            pace_s: How long survivors pause between operations.
-            seed: Of all that is drawn.
             equal_pids: The nurseries have PID namespaces of their own: give the n-th worker of
                 each the same process id, also when another one had it before.
+            seed: Of all that is drawn.
         """
         self.folder = folder
         folder.mkdir()
@@ -146,27 +76,27 @@ class Arena:
             self.region, region_bytes, lambda path: Pool.initialise(path, lease_s=lease_s)
         )
         self.ledger = Ledger.create(folder / "ledger")
-        self.random = random.Random(seed)
+        self.random = random.Random(seed)  # noqa: S311 - a test's draws
         self.come_back()
-        self.num_writers, self.num_readers, self.num_victims = num_writers, num_readers, num_victims
+        self.cast = cast
         self.lease_s = lease_s
         self.num_missing = 0
-        self.survivors: list[Worker] = []
-        self.guests: list[Worker] = []
+        self.survivors: list[Ward] = []
         self._nurseries = nurseries
-        self._pace_s = pace_s
         self._equal_pids = equal_pids
         self._blocks = Blocks(KEYS_A_ROW)
 
     def __enter__(self) -> Self:
-        for row in range(self.num_writers + self.num_readers):
-            self.survivors.append(self.bear("writer" if row < self.num_writers else "reader", row))
+        for row in range(self.victim_row):
+            self.survivors.append(
+                self.bear("writer" if row < self.cast.num_writers else "reader", row)
+            )
         for worker in self.survivors:
             worker.expect(READY)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in [*self.survivors, *self.guests]:
+        for worker in self.survivors:
             if worker.fate().what in {"running", "stopped"}:
                 worker.signal(signal.SIGKILL)
         self.pool.close()
@@ -174,16 +104,16 @@ class Arena:
     @property
     def num_rows(self) -> int:
         """Rows whose keys may be in the pool."""
-        return self.num_writers + self.num_readers + self.num_victims
+        return self.victim_row + self.cast.num_victims
 
     @property
     def victim_row(self) -> int:
         """The first row of those who die."""
-        return self.num_writers + self.num_readers
+        return self.cast.num_writers + self.cast.num_readers
 
     def bear(
         self, task: str, row: int, *, arm: Arm | None = None, nursery: int = -1, wanted_pid: int = 0
-    ) -> Worker:
+    ) -> Ward:
         """Start a worker; by turns in the nurseries unless one is named."""
         orders = Orders(
             task=task,
@@ -194,21 +124,22 @@ class Arena:
             seed=self.random.randrange(2**32),
             arm=arm,
             num_rows=self.num_rows,
-            pace_s=self._pace_s,
+            pace_s=self.cast.pace_s,
+            is_damaged=self.cast.is_damaged,
             lock_wait_s=_LOCK_WAIT_S,
         )
         if nursery < 0:
             nursery = row % len(self._nurseries)
         if self._equal_pids and not wanted_pid:
             wanted_pid = _FIRST_PID + _PIDS_APART * (row // len(self._nurseries))
-        return Worker(self._nurseries[nursery], orders, wanted_pid=wanted_pid)
+        return Ward(self._nurseries[nursery], orders, wanted_pid=wanted_pid)
 
     @property
     def ledger_path(self) -> Path:
         """The ledger's file."""
         return self.folder / "ledger"
 
-    def pause(self, *others: Worker) -> None:
+    def pause(self, *others: Ward) -> None:
         """Let all survivors (and others) give back what they hold, and wait."""
         workers = [*self.survivors, *others]
         for worker in workers:
@@ -216,7 +147,7 @@ class Arena:
         for worker in workers:
             worker.expect(PAUSE)
 
-    def go_on(self, *others: Worker) -> None:
+    def go_on(self, *others: Ward) -> None:
         """End a pause."""
         for worker in [*self.survivors, *others]:
             worker.order(GO)
@@ -235,6 +166,16 @@ class Arena:
         self.ledger.put(row, Tally.WORST_US, 0)
         self.survivors[row] = self.bear(self.survivors[row].task, row)
         self.survivors[row].expect(READY)
+
+    @staticmethod
+    def doze(time_s: float) -> None:
+        """Let time pass."""
+        select.select([], [], [], time_s)
+
+    def try_to_reap(self) -> None:
+        """Reap, unless somebody has stopped with the lock."""
+        with contextlib.suppress(PoolLockTimeout):
+            self.pool.reap()
 
     def leave(self) -> None:
         """Detach the driver, too."""
@@ -258,10 +199,18 @@ class Arena:
         deadline = time.monotonic() + ANSWER_S
         while num_hung > 0:
             assert time.monotonic() < deadline, "nobody was fenced"
-            select.select([], [], [], self.lease_s / 8)
+            self.doze(self.lease_s / 8)
             num_hung -= self.pool.reap().num_hung
 
-    def outlast(self, victim: Worker) -> None:
+    def await_more(self, what: Tally, number: int) -> None:
+        """Wait until workers have counted that many more."""
+        wanted = self.ledger.total(what) + number
+        deadline = time.monotonic() + ANSWER_S
+        while self.ledger.total(what) < wanted:
+            assert time.monotonic() < deadline, f"{self.ledger.total(what)} of {wanted} {what.name}"
+            self.doze(0.01)
+
+    def outlast(self, victim: Ward) -> None:
         """Let a stopped process stay stopped beyond its lease; the survivors go on meanwhile.
 
         If it holds the allocation lock nobody can fence it, and everybody else only reads.
@@ -271,13 +220,13 @@ class Arena:
         patience = time.monotonic() + 2 * self.lease_s
         while True:
             assert time.monotonic() < deadline, f"{victim} was not fenced"
-            select.select([], [], [], self.lease_s / 8)
+            self.doze(self.lease_s / 8)
             is_fenced = self._fences(victim)
             is_read = self.ledger.total(Tally.LOADS) > loads
             if is_read and (is_fenced or (is_fenced is None and time.monotonic() > patience)):
                 return
 
-    def _fences(self, victim: Worker) -> bool | None:
+    def _fences(self, victim: Ward) -> bool | None:
         """Whether the victim has no place in the table any more; None while the lock is taken."""
         try:
             self.pool.reap()

@@ -29,6 +29,14 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
 
 
 @pytest.fixture(scope="module")
+def nurseries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Nursery, Nursery]]:
+    """Two for two threads: a nursery answers one at a time."""
+    folder = tmp_path_factory.mktemp("nurseries")
+    with Nursery(folder) as one, Nursery(folder) as other:
+        yield one, other
+
+
+@pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Nursery, Nursery]]:
     """Two nurseries whose workers have the same process ids, each in its own namespace."""
     if reason := refused(*NEW_PID_NAMESPACE):
@@ -54,7 +62,7 @@ class Toll:
     def write(self, path: Path) -> None:
         path.write_text(json.dumps({"killed": self.killed, "stopped": self.stopped}, indent=1))
 
-    def __str__(self) -> str:
+    def __str__(self) -> str:  # type: ignore[explicit-override]  # typing has it from 3.12 on
         places = sorted({*self.killed, *self.stopped})
         lines = [
             f"  {place:28} {self.killed[place]:5} killed {self.stopped[place]:5} stopped"

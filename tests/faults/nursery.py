@@ -131,7 +131,7 @@ def _bear(spawn: Spawn) -> int:
     pid = os.fork()
     if pid:
         return pid
-    from tests.faults.worker import work  # noqa: PLC0415 - imported by main() already
+    from tests.faults.tasks import work  # noqa: PLC0415 - imported by main() already
 
     status = 1
     try:
@@ -173,7 +173,7 @@ def _await(request: Await, ended: dict[int, Fate]) -> Fate:
 
 def main() -> None:
     """Serve requests until standard input ends."""
-    import tests.faults.worker  # noqa: F401, PLC0415 - before the first birth
+    import tests.faults.tasks  # noqa: F401, PLC0415 - before the first birth
 
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     decoder = msgspec.json.Decoder(Spawn | Signal | Await)

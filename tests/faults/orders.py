@@ -29,3 +29,5 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     pace_s: float = 0.0
     """Pause between operations, spent waiting for a command."""
     lock_wait_s: float = 0.1
+    is_damaged: bool = False
+    """Bits flip meanwhile: every load is verified, and records may be corrupt or gone."""

@@ -1,5 +1,6 @@
 """What a prober does: damage a copy of a region, use it, let fsck name and mend it."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from tests.faults.records import (
     record_of,
 )
 
-__all__ = ["Damage", "Finding", "probe"]
+__all__ = ["Damage", "Finding", "flip", "probe"]
 
 _ROWS = 3
 _NEW_ROW = 4
@@ -52,11 +53,11 @@ def probe(damage: Damage, region: Path) -> Finding:
     try:
         if damage.is_attached:
             with _attached(region) as pool:
-                _flip(region, damage)
+                flip(region, damage.at, damage.bit)
                 named = _named(region)
                 wrong, loaded, corrupt = _use(pool)
         else:
-            _flip(region, damage)
+            flip(region, damage.at, damage.bit)
             named = _named(region)
             with _attached(region) as pool:
                 wrong, loaded, corrupt = _use(pool)
@@ -76,12 +77,11 @@ def _attached(region: Path) -> Pool:
     return Pool.attach(region, extent_bytes=RECORD_BYTES, lock_wait_s=0.1)
 
 
-def _flip(region: Path, damage: Damage) -> None:
+def flip(region: Path, at: int, bit: int) -> None:
+    """Flip one bit of a file; whoever has mapped it sees that."""
     with region.open("r+b") as file:
-        file.seek(damage.at)
-        byte = file.read(1)[0]
-        file.seek(damage.at)
-        file.write(bytes([byte ^ 1 << damage.bit]))
+        byte = os.pread(file.fileno(), 1, at)[0]
+        os.pwrite(file.fileno(), bytes([byte ^ 1 << bit]), at)
 
 
 def _named(region: Path) -> list[str]:

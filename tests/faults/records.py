@@ -21,6 +21,11 @@ def key_of(row: int, index: int) -> bytes:
     return mixed.to_bytes(8, "little") + bytes([row, index]) * 12
 
 
+def neighbour_of(number: int) -> bytes:
+    """Keys that all have one home in the index."""
+    return bytes([7]) + bytes(7) + bytes([number]) * 24
+
+
 def keys_of(row: int, indexes: list[int]) -> bytes:
     """Several keys of a writer behind one another."""
     return b"".join(key_of(row, index) for index in indexes)

@@ -2,13 +2,13 @@
 
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from kvext.pool import _core
-from tests.faults.arena import ANSWER_S, Arena, Worker
+from tests.faults.arena import Arena
 from tests.faults.nursery import Fate
 from tests.faults.orders import Arm
-from tests.faults.worker import READY
+from tests.faults.ward import Ward
+from tests.faults.worker import ANSWER_S, READY
 
 __all__ = ["ELSEWHERE", "LABELS", "victim_at"]
 
@@ -20,7 +20,7 @@ _COMMON = ("lock.", "match.", "load.", "store.", "reserve.", "unpin.")
 """Steps that a process passes many times, so that the passage it dies at can be drawn."""
 
 
-def victim_at(arena: Arena, label: str, number: signal.Signals) -> Worker:
+def victim_at(arena: Arena, label: str, number: signal.Signals) -> Ward:
     """A worker that sends itself that signal at that step, and has done so."""
     countdown = arena.random.randint(1, 12) if label.startswith(_COMMON) else 1
     arm = Arm(label, countdown, number)
@@ -30,14 +30,14 @@ def victim_at(arena: Arena, label: str, number: signal.Signals) -> Worker:
     return _await_signal(arena.bear("everything", arena.victim_row, arm=arm), number)
 
 
-def _await_signal(worker: Worker, number: int) -> Worker:
+def _await_signal(worker: Ward, number: int) -> Ward:
     fate = worker.fate(ANSWER_S)
     wanted = Fate("stopped" if number == signal.SIGSTOP else "killed", number)
     assert fate == wanted, f"{worker} is {fate}, not {wanted}: {worker.complaints()}"
     return worker
 
 
-def _behind_a_death_in_the_lock(arena: Arena, arm: Arm) -> Worker:
+def _behind_a_death_in_the_lock(arena: Arena, arm: Arm) -> Ward:
     """Nobody else may be first at the lock, or it would do the recovery."""
     arena.pause()
     dead = arena.bear("everything", arena.victim_row + 1, arm=Arm("lock.marked", 2, signal.SIGKILL))
@@ -47,7 +47,7 @@ def _behind_a_death_in_the_lock(arena: Arena, arm: Arm) -> Worker:
     return victim
 
 
-def _behind_a_dead_holder(arena: Arena, arm: Arm) -> Worker:
+def _behind_a_dead_holder(arena: Arena, arm: Arm) -> Ward:
     """Somebody has died who held pins and reservations."""
     holder = arena.bear("holder", arena.victim_row + 1)
     holder.expect(READY)
@@ -57,7 +57,7 @@ def _behind_a_dead_holder(arena: Arena, arm: Arm) -> Worker:
     return _await_signal(arena.bear(task, arena.victim_row, arm=arm), arm.signal)
 
 
-def _fenced_and_back(arena: Arena, arm: Arm) -> Worker:
+def _fenced_and_back(arena: Arena, arm: Arm) -> Ward:
     """It was stopped for longer than its lease and comes back."""
     victim = arena.bear("comes_back", arena.victim_row, arm=arm)
     _await_signal(victim, signal.SIGSTOP)
@@ -66,7 +66,7 @@ def _fenced_and_back(arena: Arena, arm: Arm) -> Worker:
     return _await_signal(victim, arm.signal)
 
 
-_PREPARATIONS: dict[str, Callable[[Arena, Arm], Worker]] = {
+_PREPARATIONS: dict[str, Callable[[Arena, Arm], Ward]] = {
     "recover.": _behind_a_death_in_the_lock,
     "reap.": _behind_a_dead_holder,
     "readmit.": _fenced_and_back,

@@ -14,18 +14,22 @@ from kvext.cxl import create_region
 from kvext.pool import Pool
 from kvext.protocol.transfer import StoreOutcome
 from tests.faults.anatomy import Anatomy, Field
-from tests.faults.arena import Worker
-from tests.faults.ledger import Ledger
+from tests.faults.arena import Arena, Cast
+from tests.faults.ledger import Ledger, Tally
 from tests.faults.nursery import Nursery
 from tests.faults.orders import Orders
-from tests.faults.probe import Damage, Finding
+from tests.faults.probe import Damage, Finding, flip
 from tests.faults.records import RECORD_BYTES, SHAPE, Blocks, key_of, namespace_of, record_of
+from tests.faults.ward import Ward
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 REGION_BYTES = 400_000
 NUM_RECORDS = 30
 FLIPS_A_FIELD = 8
+FLIPS_UNDER_LOAD = 150
+IN_USE = ("lock_holder", "free_head", "num_free", "clock_hand", "num_limbo")
+"""Fields of the superblock that living processes go by, apart from switches and settings."""
 SEED = 11
 
 
@@ -63,7 +67,7 @@ class Prober:
             folder=str(folder),
         )
         Ledger.create(folder / "ledger")
-        self._worker = Worker(nursery, self._orders)
+        self._worker = Ward(nursery, self._orders)
 
     def probe(self, damage: Damage) -> Finding:
         """Damage a fresh copy of the image, use it, check and mend it."""
@@ -88,21 +92,21 @@ def prober(nursery: Nursery, tmp_path: Path) -> Iterator[Prober]:
     made.end()
 
 
-def _flips(image: Path, *, whole: bool) -> Iterator[tuple[Field, Damage]]:
-    choose = random.Random(SEED)
+def _flips(image: Path, *, is_attached: bool) -> Iterator[tuple[Field, Damage]]:
+    choose = random.Random(SEED)  # noqa: S311 - a test's draws
     for field in Anatomy(image).fields(num_records=4):
         for _ in range(FLIPS_A_FIELD):
             at = field.at + choose.randrange(field.num_bytes)
-            damage = Damage(str(image), at, choose.randrange(8), is_attached=whole)
+            damage = Damage(str(image), at, choose.randrange(8), is_attached=is_attached)
             yield field, damage
 
 
-@pytest.mark.parametrize("is_attached", [False, True], ids=["before attaching", "in use"])
+@pytest.mark.parametrize("moment", ["before attaching", "in use"])
 def test_flipped_bit_is_never_served_and_can_be_mended(
-    is_attached: bool, image: Path, prober: Prober
+    moment: str, image: Path, prober: Prober
 ) -> None:
     unnamed: list[str] = []
-    for field, damage in _flips(image, whole=is_attached):
+    for field, damage in _flips(image, is_attached=moment == "in use"):
         finding = prober.probe(damage)
         where = (
             f"{field.table}.{field.name} byte {damage.at - field.at} bit {damage.bit}: {finding}"
@@ -115,3 +119,29 @@ def test_flipped_bit_is_never_served_and_can_be_mended(
         if field.is_checked and not finding.problems:
             unnamed.append(where)
     assert not unnamed, "\n".join(unnamed)
+
+
+def test_bits_that_flip_under_load_are_never_served_and_can_be_mended(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    cast = Cast(is_damaged=True)
+    choose = random.Random(SEED)  # noqa: S311 - a test's draws
+    with Arena(tmp_path / "arena", [nursery], region_bytes=REGION_BYTES, cast=cast) as arena:
+        for _ in range(FLIPS_UNDER_LOAD):
+            tables = [
+                field
+                for field in Anatomy(arena.region).fields(num_records=20)
+                if (field.table not in {"superblock", "pins"} or field.name in IN_USE)
+                and field.at + field.num_bytes <= REGION_BYTES  # where a damaged slot leads
+            ]
+            field = choose.choice(tables)
+            flip(arena.region, field.at + choose.randrange(field.num_bytes), choose.randrange(8))
+            arena.await_more(Tally.OPERATIONS, 20)
+            arena.pool.fsck(repair=choose.random() < 0.3, verify_data=True)
+        arena.pause()
+        arena.pool.fsck(repair=True, verify_data=True)
+        arena.pool.clear()
+        arena.forget()
+        arena.check(is_corrupt=True)
+        arena.go_on()
+        arena.end(is_corrupt=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kvext.pool import Pool
+from kvext.pool import Pool, Reservation
 from kvext.protocol.transfer import StoreOutcome
-from tests.faults.anatomy import CREATED_AT
-from tests.faults.arena import ANSWER_S, Arena
+from tests.faults.anatomy import CREATED_AT, FREE_HEAD_AT, Anatomy
+from tests.faults.arena import Arena, Cast
 from tests.faults.conftest import refused
 from tests.faults.ledger import Tally
 from tests.faults.nursery import Nursery
@@ -25,9 +25,10 @@ from tests.faults.records import (
     Blocks,
     key_of,
     namespace_of,
+    neighbour_of,
     record_of,
 )
-from tests.faults.worker import GO, PAUSE, READY
+from tests.faults.worker import ANSWER_S, GO, PAUSE, READY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
@@ -42,8 +43,7 @@ def quiet(nursery: Nursery, tmp_path: Path) -> Iterator[Arena]:
         tmp_path / "arena",
         [nursery],
         region_bytes=TIGHT_BYTES,
-        num_writers=0,
-        num_readers=0,
+        cast=Cast(num_writers=0, num_readers=0),
         lease_s=LEASE_S,
     ) as arena:
         yield arena
@@ -129,7 +129,7 @@ def test_new_process_with_the_pid_of_a_dead_one_inherits_nothing(
     twins: tuple[Nursery, Nursery], tmp_path: Path
 ) -> None:
     with Arena(
-        tmp_path / "arena", twins, region_bytes=TIGHT_BYTES, num_writers=1, num_readers=1
+        tmp_path / "arena", twins, region_bytes=TIGHT_BYTES, cast=Cast(num_writers=1, num_readers=1)
     ) as arena:
         first = arena.bear("holder", arena.victim_row, nursery=0, wanted_pid=4321)
         assert first.pid == 4321
@@ -169,8 +169,7 @@ def test_clocks_that_differ_fence_nobody_alive(nursery: Nursery, tmp_path: Path)
             tmp_path / "arena",
             [nursery, one, other],
             region_bytes=2 << 20,
-            num_writers=3,
-            num_readers=3,
+            cast=Cast(num_writers=3, num_readers=3),
             lease_s=lease_s,
         ) as arena,
     ):
@@ -204,8 +203,7 @@ def test_reaper_that_was_stopped_itself_convicts_nobody(nursery: Nursery, tmp_pa
         tmp_path / "arena",
         [nursery],
         region_bytes=2 << 20,
-        num_writers=1,
-        num_readers=1,
+        cast=Cast(num_writers=1, num_readers=1),
         lease_s=1.0,
     ) as arena:
         reaper = arena.bear("reaper", arena.victim_row)
@@ -247,3 +245,36 @@ def test_death_in_mid_eviction_leaves_the_evicted_counted(quiet: Arena) -> None:
         pool.reap()
         assert len(stored_bytes(pool)) >= stored - pool.stat().counters["evictions"], label
     quiet.check(can_evict=True)
+
+
+def test_stopped_agent_loses_its_role_for_good(quiet: Arena) -> None:
+    agent = quiet.bear("agent", 0)
+    assert agent.fate(ANSWER_S).what == "stopped", agent.complaints()
+    assert not quiet.pool.claim_agent_role()
+    quiet.await_fencing(1)
+    assert quiet.pool.claim_agent_role()
+    agent.signal(signal.SIGCONT)
+    agent.expect(READY)
+    assert quiet.pool.holds_agent_role
+    agent.kill()
+
+
+def test_recovery_in_the_middle_of_a_reservation_keeps_the_new_record_reachable(
+    quiet: Arena,
+) -> None:
+    """A dead writer's slot in front of ours is given back when we find the free list damaged."""
+    pool = quiet.pool
+    fill_pool(pool, 1, 1)
+    first = quiet.bear("neighbour", 0)
+    first.expect(READY)
+    first.kill()
+    second = neighbour_of(2)
+    used = Anatomy(quiet.region).extent_of(Anatomy(quiet.region).slots(state=2)[0])
+    with quiet.region.open("r+b") as region:
+        os.pwrite(region.fileno(), struct.pack("<Q", used + 1), FREE_HEAD_AT)
+    made = pool.reserve(second, SHAPE, RECORD_BYTES, namespace_of(2))
+    assert isinstance(made, Reservation)
+    made.fill(record_of(2, 0))
+    assert made.commit() is StoreOutcome.STORED
+    assert pool.match(second, SHAPE).num_blocks == 1
+    assert pool.fsck(verify_data=True).is_clean

@@ -5,15 +5,17 @@ nothing for fsck to name, and nobody who waited longer than its deadline.
 """
 
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.faults.arena import ANSWER_S, Arena
+from tests.faults.arena import Arena, Cast
 from tests.faults.conftest import Toll
+from tests.faults.ledger import Tally
 from tests.faults.nursery import Nursery
 from tests.faults.steps import ELSEWHERE, LABELS, victim_at
-from tests.faults.worker import READY
+from tests.faults.worker import ANSWER_S, READY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
@@ -27,6 +29,7 @@ RANDOM_KILLS = 60
 RANDOM_STOPS = 20
 MASSACRES = 6
 FSCKS = 100
+UPSETS = 100
 SHORT_LEASE_S = 0.12
 
 
@@ -47,32 +50,47 @@ def test_death_at_a_step_costs_the_survivors_nothing(
 
 @pytest.mark.parametrize("label", UNDER_LOAD)
 def test_stop_at_a_step_is_fenced_and_healed(
-    label: str, nursery: Nursery, tmp_path: Path, toll: Toll
+    label: str, nurseries: tuple[Nursery, Nursery], tmp_path: Path, toll: Toll
 ) -> None:
-    with Arena(
-        tmp_path / "arena", [nursery], region_bytes=ROOMY_BYTES, lease_s=SHORT_LEASE_S
-    ) as arena:
-        for round_number in range(STOPS_A_STEP):
+    """Most of it is waiting for leases to pass: two arenas at a time, one roomy and one tight."""
+    with ThreadPoolExecutor(2) as threads:
+        halves = [
+            threads.submit(
+                _stop_at, label, nursery, tmp_path / f"arena-{region_bytes}", region_bytes
+            )
+            for nursery, region_bytes in zip(nurseries, (ROOMY_BYTES, TIGHT_BYTES), strict=True)
+        ]
+        for half in halves:
+            for _ in range(half.result()):
+                toll.count(label, signal.SIGSTOP)
+
+
+def _stop_at(label: str, nursery: Nursery, folder: Path, region_bytes: int) -> int:
+    can_evict = region_bytes < ROOMY_BYTES
+    with Arena(folder, [nursery], region_bytes=region_bytes, lease_s=SHORT_LEASE_S) as arena:
+        for round_number in range(STOPS_A_STEP // 2):
             victim = victim_at(arena, label, signal.SIGSTOP)
-            toll.count(label, signal.SIGSTOP)
             arena.outlast(victim)
             if round_number % 2:
                 victim.signal(signal.SIGCONT)
                 arena.pause(victim)
-                arena.check()
+                arena.check(can_evict=can_evict)
                 arena.go_on(victim)
             victim.kill()
             arena.pause()
-            arena.check()
+            arena.check(can_evict=can_evict)
             arena.go_on()
         arena.end()
+    return STOPS_A_STEP // 2
 
 
 @pytest.mark.parametrize("region_bytes", [ROOMY_BYTES, TIGHT_BYTES], ids=["roomy", "tight"])
 def test_death_at_any_moment_costs_the_survivors_nothing(
     region_bytes: int, nursery: Nursery, tmp_path: Path, toll: Toll
 ) -> None:
-    with Arena(tmp_path / "arena", [nursery], region_bytes=region_bytes, num_writers=3) as arena:
+    with Arena(
+        tmp_path / "arena", [nursery], region_bytes=region_bytes, cast=Cast(num_writers=3)
+    ) as arena:
         _kill_at_random(arena, RANDOM_KILLS, toll, "random")
         arena.end()
 
@@ -81,7 +99,11 @@ def test_death_at_any_moment_among_equal_process_ids(
     twins: tuple[Nursery, Nursery], tmp_path: Path, toll: Toll
 ) -> None:
     with Arena(
-        tmp_path / "arena", twins, region_bytes=ROOMY_BYTES, num_writers=3, equal_pids=True
+        tmp_path / "arena",
+        twins,
+        region_bytes=ROOMY_BYTES,
+        cast=Cast(num_writers=3),
+        equal_pids=True,
     ) as arena:
         equal = [arena.num_equal_pids()]
         for _ in range(6):
@@ -138,10 +160,65 @@ def test_death_of_all_at_once_leaves_a_whole_pool(
         arena.end()
 
 
+@pytest.mark.parametrize("region_bytes", [ROOMY_BYTES, TIGHT_BYTES], ids=["roomy", "tight"])
+def test_many_that_stop_wake_and_die_in_any_order_harm_nobody(
+    region_bytes: int, nursery: Nursery, tmp_path: Path, toll: Toll
+) -> None:
+    cast = Cast(num_victims=4)
+    with Arena(
+        tmp_path / "arena",
+        [nursery],
+        region_bytes=region_bytes,
+        cast=cast,
+        lease_s=SHORT_LEASE_S,
+    ) as arena:
+        rows = range(arena.victim_row, arena.num_rows)
+        victims = {row: arena.bear("everything", row) for row in rows}
+        for turn in range(UPSETS):
+            row = arena.random.choice(rows)
+            number = arena.random.choice((signal.SIGSTOP, signal.SIGCONT, signal.SIGKILL))
+            if number is signal.SIGKILL:
+                victims[row].kill()
+                victims[row] = arena.bear("everything", row)
+            else:
+                victims[row].signal(number)
+            if number is not signal.SIGCONT:
+                toll.count("upsets", number)
+            arena.doze(arena.random.uniform(0.0, arena.lease_s / 2))
+            if turn % 4 == 0:
+                arena.try_to_reap()
+        for victim in victims.values():
+            victim.kill()
+        arena.pause()
+        arena.check(can_evict=region_bytes == TIGHT_BYTES)
+        arena.go_on()
+        arena.end()
+
+
+def test_writers_are_told_and_readers_go_on_while_a_stopped_process_holds_the_lock(
+    nursery: Nursery, tmp_path: Path, toll: Toll
+) -> None:
+    with Arena(tmp_path / "arena", [nursery], region_bytes=ROOMY_BYTES) as arena:
+        for label in ("lock.taken", "reserve.slot_filled", "lock.unmarked"):
+            victim = victim_at(arena, label, signal.SIGSTOP)
+            toll.count(label, signal.SIGSTOP)
+            arena.await_more(Tally.LOCK_TIMEOUTS, 20)
+            arena.await_more(Tally.LOADS, 100)
+            victim.signal(signal.SIGCONT)
+            arena.await_more(Tally.STORES, 10)
+            arena.pause(victim)
+            arena.check()
+            arena.go_on(victim)
+            victim.kill()
+        arena.end()
+
+
 def test_fsck_names_nothing_and_mends_nothing_while_all_work(
     nursery: Nursery, tmp_path: Path
 ) -> None:
-    with Arena(tmp_path / "arena", [nursery], region_bytes=TIGHT_BYTES, pace_s=0) as arena:
+    with Arena(
+        tmp_path / "arena", [nursery], region_bytes=TIGHT_BYTES, cast=Cast(pace_s=0)
+    ) as arena:
         for round_number in range(FSCKS):
             report = arena.pool.fsck(repair=round_number % 2 == 0, verify_data=True)
             assert report.is_clean, report

@@ -11,6 +11,7 @@
 #include "atomics.hpp"
 #include "engine_memory.hpp"
 #include "fault.hpp"
+#include "layered.hpp"
 
 using namespace kvext;
 
@@ -46,7 +47,13 @@ void load(Pool& pool, Memory& memory, u64 n, bool verify, Tally& tally) {
   u64 epoch = 0;
   if (pool.match(&key, 1, kShape, &ref, epoch) == 0) return;
   LoadOutcome outcome{};
-  pool.load(&ref, 1, memory.pages, &block, verify, &outcome);
+  if (n % 4 == 0) {
+    LayeredLoad layered(pool, {ref}, memory.pages, {block});
+    CHECK(layered.finish(Seconds(30)) && layered.outcomes().size() == 1);
+    outcome = layered.outcomes()[0];
+  } else {
+    pool.load(&ref, 1, memory.pages, &block, verify, &outcome);
+  }
   CHECK(outcome == LoadOutcome::loaded || (outcome == LoadOutcome::stale && pool.epoch() != epoch));
   if (outcome == LoadOutcome::loaded) CHECK(memory.holds(block, n));
   pool.unpin(&ref, 1, epoch);
