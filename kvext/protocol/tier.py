@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from kvext.protocol.layout import RecordShape
 
-__all__ = ["REF_BYTES", "LayeredLoad", "Lease", "PagesT", "Tier"]
+__all__ = ["REF_BYTES", "LayeredLoad", "LayeredTier", "Lease", "PagesT", "Tier"]
 
 REF_BYTES = 16
 """One reference: slot u32, extent u32, generation u64, little-endian."""
@@ -115,6 +115,10 @@ class Tier(Protocol[PagesT]):
             One `LoadOutcome` byte a block.
         """
         ...
+
+
+class LayeredTier(Tier[PagesT], Protocol[PagesT]):
+    """A tier whose loads can be used before they are complete."""
 
     def begin_load(self, refs: bytes, pages: PagesT, block_ids: Sequence[int]) -> LayeredLoad:
         """Begin a `load` whose layers can be used before all of it is in place.
