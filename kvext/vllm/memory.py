@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EngineMemory", "MemoryRefusal", "describe_memory"]
 
+_ROW_MAJOR = frozenset({"amx_mla", "cpu_mla"})
+"""CPU backends that pack KV alike on every instruction set: one token's vector after another."""
+
+_WITHOUT_CONTEXT = frozenset({"cpu_mla"})
+"""Backends that compute a prompt only as a whole; vLLM switches its own prefix cache off, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineMemory:
@@ -85,6 +91,11 @@ def describe_memory(
     backend = _backend(vllm_config, next(iter(kv_caches)), tensors[0].device.type)
     if not backend:
         return MemoryRefusal("the attention backend does not tell how it packs KV; use another one")
+    if backend in _WITHOUT_CONTEXT:
+        return MemoryRefusal(
+            f"attention backend {backend.upper()} cannot go on from KV that it has not computed; "
+            "use one that can, such as AMX_MLA on a processor with AMX"
+        )
     memory = EngineMemory(
         tensors, _layout(tensors, vllm_config, kv_cache_config, backend), tensors[0].shape[0], 0
     )
@@ -136,9 +147,10 @@ def _layout(
 def _quantization(vllm_config: "VllmConfig", spec: FullAttentionSpec) -> str:
     """The spec calls both fp8 formats uint8 and per-tensor; only the option tells them apart."""
     mode = spec.kv_quant_mode.name.lower()
-    return (
-        "quant-none" if mode == "none" else f"quant-{mode}-{vllm_config.cache_config.cache_dtype}"
-    )
+    latent_dtype = getattr(spec, "cache_dtype_str", None) or "auto"
+    if mode == "none" and latent_dtype == "auto":
+        return "quant-none"
+    return f"quant-{mode}-{vllm_config.cache_config.cache_dtype}"
 
 
 def _backend(vllm_config: "VllmConfig", layer_name: str, device: str) -> str:
@@ -148,6 +160,8 @@ def _backend(vllm_config: "VllmConfig", layer_name: str, device: str) -> str:
     if attn_backend is None:
         return ""
     name = str(attn_backend.get_name()).lower()
+    if name in _ROW_MAJOR:
+        return name
     if device == "cpu":
         isa = getattr(layer, "isa", "")
         return f"{name}-{isa}" if isa else ""

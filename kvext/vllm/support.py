@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, cast
 
-from vllm.v1.kv_cache_interface import FullAttentionSpec
+from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 
 from kvext.protocol.key import CHAIN_TOKENS
 
@@ -72,7 +72,7 @@ def _refuse_groups(kv_cache_config: "KVCacheConfig") -> str:
             "supported yet; serve it without the connector"
         )
     spec = groups[0].kv_cache_spec
-    if type(spec) is not FullAttentionSpec:
+    if type(spec) not in (FullAttentionSpec, MLAAttentionSpec):
         return (
             f"attention of kind {type(spec).__name__} is not supported yet; serve it without the "
             "connector"
@@ -89,4 +89,9 @@ def _refuse_attention(spec: FullAttentionSpec) -> str:
         return f"block size {spec.block_size} is not a multiple of {CHAIN_TOKENS}; set --block-size"
     if spec.page_size_padded is not None:
         return "padded KV pages are not supported yet; serve it without the connector"
+    if getattr(spec, "tokens_per_state", 1) != 1:
+        return (
+            f"KV that merges {spec.tokens_per_state} tokens into one is not supported yet; serve "
+            "it without the connector"
+        )
     return ""
