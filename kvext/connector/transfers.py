@@ -64,6 +64,7 @@ class Transfers:
         self._executor = executor
         self._futures: dict[str, _AsyncLoad] = {}
         self._failed_blocks: set[int] = set()
+        self._failed_requests: set[str] = set()
         self._loads: list[LoadReport] = []
         self._stores: list[StoreReport] = []
         self._num_failures = 0
@@ -104,7 +105,14 @@ class Transfers:
                 report, failed = self._lost(load.job, "weights_changed", self._clock())
             self._loads.append(report)
             self._failed_blocks |= failed
+            if failed:
+                self._failed_requests.add(request_id)
         return done
+
+    def take_failed_requests(self) -> set[str]:
+        """Requests whose asynchronous load has ended badly; each is told once."""
+        failed, self._failed_requests = self._failed_requests, set()
+        return failed
 
     def take_failed_blocks(self) -> set[int]:
         """Block ids that hold garbage and must be recomputed; each is told once."""

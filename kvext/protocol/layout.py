@@ -1,7 +1,7 @@
 """What a block's bytes look like, apart from what they mean.
 
 `KVLayout` is part of the identity: bytes of another layout are other bytes. `RecordShape`
-is not: it says how many tokens and which shard of them one record holds, so that engines
+is not: it says how many tokens and which part of their KV one record holds, so that engines
 with other block sizes share one chain of keys and still never read one another's records.
 """
 
@@ -53,8 +53,9 @@ class RecordShape:
 
     Attributes:
         block_tokens: Tokens a block, 1 to 65,535.
-        rank: Which of `world` shards of the block's heads this is.
-        world: Number of shards, 1 to 255.
+        rank: Which of `world` parts of the block this is. The layers of an engine with several
+            KV groups are divided by group, in the engine's order.
+        world: Number of parts, 1 to 255.
     """
 
     block_tokens: int
