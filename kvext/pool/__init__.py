@@ -7,17 +7,37 @@ The native core (`_core`) does what CPython cannot; this package gives it names 
 from kvext.pool._core import Pages
 from kvext.pool.chain import block_keys, extend_chain, extend_keys
 from kvext.pool.lease import Lease
-from kvext.pool.pool import Pool, Reservation
-from kvext.pool.report import AttachedProcess, ClearReport, NamespaceUse, PoolStat
+from kvext.pool.pool import DEFAULT_LEASE_S, Pool, Reservation
+from kvext.pool.report import (
+    AttachedProcess,
+    ClearReport,
+    FenceReport,
+    FsckReport,
+    NamespaceState,
+    NamespaceUse,
+    PoolStat,
+    Problem,
+    ProblemKind,
+    ReapReport,
+    RecordTable,
+)
 
 __all__ = [
+    "DEFAULT_LEASE_S",
     "AttachedProcess",
     "ClearReport",
+    "FenceReport",
+    "FsckReport",
     "Lease",
+    "NamespaceState",
     "NamespaceUse",
     "Pages",
     "Pool",
     "PoolStat",
+    "Problem",
+    "ProblemKind",
+    "ReapReport",
+    "RecordTable",
     "Reservation",
     "block_keys",
     "extend_chain",
