@@ -8,10 +8,11 @@ with other block sizes share one chain of keys and still never read one another'
 import struct
 from dataclasses import dataclass
 
-__all__ = ["KVLayout", "RecordShape"]
+__all__ = ["MAX_PARTS", "KVLayout", "RecordShape"]
 
 _MAX_BLOCK_TOKENS = 2**16 - 1
-_MAX_RANKS = 2**8 - 1
+MAX_PARTS = 2**8 - 1
+"""Parts that a block may be divided into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class RecordShape:
         if not 1 <= self.block_tokens <= _MAX_BLOCK_TOKENS:
             msg = f"block_tokens {self.block_tokens} is outside 1..{_MAX_BLOCK_TOKENS}"
             raise ValueError(msg)
-        if not 1 <= self.world <= _MAX_RANKS:
-            msg = f"world {self.world} is outside 1..{_MAX_RANKS}"
+        if not 1 <= self.world <= MAX_PARTS:
+            msg = f"world {self.world} is outside 1..{MAX_PARTS}"
             raise ValueError(msg)
         if not 0 <= self.rank < self.world:
             msg = f"rank {self.rank} is outside 0..{self.world - 1}"

@@ -3,20 +3,22 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvext.assembly import open_pool
 from kvext.config import Config
 from kvext.connector.adapters import AdapterBook
 from kvext.connector.edge import Edge
+from kvext.connector.group_keys import GroupKeys
 from kvext.connector.identity import DigestQueue, Identity, IdentityState
 from kvext.connector.namespaces import NamespaceBook
 from kvext.connector.plan import SaveJob, StepPlan
 from kvext.connector.planner import Planner
 from kvext.connector.report import WorkerReport
-from kvext.connector.rules import NO_MATCH, Match, PlanRules
+from kvext.connector.rules import NO_MATCH, CacheGroup, Match, PlanRules
 from kvext.errors import KvextError
-from kvext.pool import Pool, extend_keys
+from kvext.pool import Pool, block_keys, extend_chain, extend_keys
 from kvext.protocol.layout import KVLayout, RecordShape
 from kvext.vllm.adapter_hashes import AdapterHashes
 from kvext.vllm.epoch import process_epoch
@@ -35,7 +37,7 @@ from kvext.vllm.requests import (
     uncached_reason,
     unread_reason,
 )
-from kvext.vllm.support import attention_spec, refusal
+from kvext.vllm.support import attention_spec, group_shapes, refusal, window_tokens
 from kvext.vllm.weights_watch import WeightsWatch
 
 if TYPE_CHECKING:
@@ -125,7 +127,7 @@ class SchedulerSide:
             return
         self._pool = pool
         self._planner = self._make_planner(
-            pool, self._blocks, self._model, handshake.layout, handshake.record_bytes
+            pool, self._blocks, self._model, handshake.layout, handshake
         )
         self._refusal = ""
         self._events = open_events(self._vllm_config, self._kv_cache_config, pool)
@@ -239,21 +241,26 @@ class SchedulerSide:
         blocks: VllmBlocks,
         model: ModelIdentity,
         layout: KVLayout,
-        record_bytes: int,
+        handshake: KvextHandshake,
     ) -> Planner:
         transfer = self._vllm_config.kv_transfer_config
         # vLLM takes back one step when a synchronous load has failed, and here the next one runs
         # already.
         lags = bool(self._vllm_config.scheduler_config.async_scheduling)
+        groups = self._groups(handshake)
+        # Nor can it be told which block of several groups has failed within a step.
+        between = lags or bool(groups)
         rules = PlanRules(
             RecordShape(attention_spec(self._kv_cache_config).block_size),
-            record_bytes,
-            async_loads=lags or self._config.load == "async",
-            sync_loads=not lags,
+            sum(handshake.group_bytes) or handshake.record_bytes,
+            async_loads=between or self._config.load == "async",
+            sync_loads=not between,
             store=self._config.store and transfer is not None and transfer.is_kv_producer,
             always_load=self._config.always_load,
             lease_s=self._config.lease_s,
             adapter_wait_s=self._config.digest_wait_s,
+            groups=groups,
+            null_block=blocks.null_block,
         )
         namespaces = NamespaceBook(
             lambda: model.identity,
@@ -268,7 +275,26 @@ class SchedulerSide:
                 "name a namespace", lambda: pool.name_namespace(digest, label), None
             ),
         )
-        return Planner(pool, blocks, namespaces, rules, time.monotonic, extend_keys)
+        make_group_keys = partial(
+            GroupKeys, num_groups=len(groups), extend_links=extend_chain, block_keys=block_keys
+        )
+        return Planner(
+            pool, blocks, namespaces, rules, time.monotonic, extend_keys, make_group_keys
+        )
+
+    def _groups(self, handshake: KvextHandshake) -> tuple[CacheGroup, ...]:
+        """The KV groups, if the worker moves them one by one."""
+        if not handshake.group_bytes:
+            return ()
+        shapes = group_shapes(self._kv_cache_config)
+        return tuple(
+            CacheGroup(
+                shape, num_bytes, window_tokens(attention_spec(self._kv_cache_config, number))
+            )
+            for number, (shape, num_bytes) in enumerate(
+                zip(shapes, handshake.group_bytes, strict=True)
+            )
+        )
 
     def _await_digest(self, model: ModelIdentity, wait_s: float) -> None:
         identity: Identity = model.wait(wait_s)
