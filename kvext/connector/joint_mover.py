@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kvext.connector.mover import BlockMover
+from kvext.connector.mover import BlockMover, WholeMover
 from kvext.connector.places import runs_by_group
 from kvext.protocol.key import KEY_BYTES
 from kvext.protocol.tier import REF_BYTES
@@ -10,7 +10,7 @@ from kvext.protocol.tier import REF_BYTES
 __all__ = ["JointMover"]
 
 
-class JointMover:
+class JointMover(WholeMover):
     """Passes each block on to its group's mover; blocks are named by `place_in_group`."""
 
     __slots__ = ("_movers", "_num_blocks", "record_bytes")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Mapping
 
+from kvext.connector.admission import StoreGate
 from kvext.connector.agenda import Agenda
 from kvext.connector.doubt import settle_doubt
 from kvext.connector.foreign import ForeignBlocks
@@ -23,6 +24,7 @@ class Offers:
         "_block_tokens",
         "_engine",
         "_foreign",
+        "_gate",
         "_last_save_id",
         "_lookup",
         "_rules",
@@ -35,6 +37,7 @@ class Offers:
         foreign: ForeignBlocks,
         agenda: Agenda,
         rules: PlanRules,
+        gate: StoreGate | None = None,
     ) -> None:
         """Take what choosing needs.
 
@@ -44,7 +47,9 @@ class Offers:
             foreign: Blocks that must not be offered.
             agenda: Who is looked at when; whoever ends a request dismisses it.
             rules: What does not change.
+            gate: Keeps back what is not worth storing; None keeps nothing back.
         """
+        self._gate = gate
         self._engine = engine
         self._lookup = lookup
         self._foreign = foreign
@@ -150,14 +155,20 @@ class Offers:
         namespace = state.resolution or self._lookup.namespace(state)
         if namespace is None:
             return None
-        blocks, digest = range(start, stop), namespace.identity.digest
+        digest = namespace.identity.digest
+        if self._gate is not None:
+            state.next_save = stop
+            stop = self._gate.limit(state, digest, stop)
+            if stop <= start:
+                return None
+        blocks = range(start, stop)
         if self._rules.groups:
             found = self._joint_blocks(request_id, state, blocks, digest)
         else:
             found = self._blocks(request_id, state, blocks, digest)
         if found is None:
             return None
-        state.next_save = stop
+        state.next_save = max(state.next_save, stop)
         keys, block_ids = found
         if not block_ids:
             return None

@@ -84,6 +84,7 @@ class PlanRules:
         store: Whether anything is saved.
         always_load: Load what is found even where computing it is expected to be faster.
         lease_s: How long a load may take.
+        queued_blocks: Most blocks that are pinned for requests in the engine's queue.
         adapter_wait_s: How long a request may wait for its adapter's digest.
         groups: The KV groups of an engine that has several or drops blocks that lie behind a
             window; empty if there is one that keeps all, as `shape` and `record_bytes` say. Such
@@ -99,6 +100,7 @@ class PlanRules:
     always_load: bool = False
     lease_s: float = 30.0
     adapter_wait_s: float = 20.0
+    queued_blocks: int = 0
     groups: tuple[CacheGroup, ...] = ()
     null_block: int = -1
 

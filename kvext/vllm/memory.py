@@ -9,7 +9,7 @@ business; `KVLayout.packing` names everything that it depends on.
 import hashlib
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,6 +42,7 @@ class EngineMemory:
         layout: What the bytes of a block depend on.
         num_blocks: B.
         record_bytes: Bytes of one block over all layers; of several groups, of the largest one.
+        layers: vLLM's names of the layers, and which of the tensors each uses.
         groups: The memory of each KV group, if the engine has several or drops blocks; their
             tensors may be the same memory, of which each block is one group's at a time.
     """
@@ -50,6 +51,7 @@ class EngineMemory:
     layout: KVLayout
     num_blocks: int
     record_bytes: int
+    layers: Mapping[str, int]
     groups: "tuple[EngineMemory, ...]" = ()
 
     @property
@@ -121,10 +123,11 @@ def _describe(
             f"attention backend {backend.upper()} cannot go on from KV that it has not computed; "
             "use one that can, such as AMX_MLA on a processor with AMX"
         )
-    memory = EngineMemory(
-        tensors, _layout(tensors, vllm_config, spec, backend), tensors[0].shape[0], 0
-    )
-    return EngineMemory(tensors, memory.layout, memory.num_blocks, sum(memory.piece_bytes))
+    layout = _layout(tensors, vllm_config, spec, backend)
+    places = {address: place for place, address in enumerate(unique)}
+    layers = {name: places[tensor.data_ptr()] for name, tensor in kv_caches.items()}
+    memory = EngineMemory(tensors, layout, tensors[0].shape[0], 0, layers)
+    return replace(memory, record_bytes=sum(memory.piece_bytes))
 
 
 def _join(groups: list[EngineMemory], kv_cache_config: "KVCacheConfig") -> EngineMemory:
@@ -145,7 +148,7 @@ def _join(groups: list[EngineMemory], kv_cache_config: "KVCacheConfig") -> Engin
         f"{first.layout.packing}/groups-{len(groups)}-{hasher.hexdigest()}",
     )
     largest = max(memory.record_bytes for memory in groups)
-    return EngineMemory(first.tensors, layout, first.num_blocks, largest, tuple(groups))
+    return EngineMemory(first.tensors, layout, first.num_blocks, largest, {}, tuple(groups))
 
 
 def _find_problem(tensors: tuple[torch.Tensor, ...], num_blocks: int) -> str:

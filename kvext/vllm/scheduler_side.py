@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvext.assembly import open_pool
+from kvext.assembly import make_store_judge, open_pool
 from kvext.config import Config
 from kvext.connector.adapters import AdapterBook
 from kvext.connector.edge import Edge
@@ -16,10 +16,10 @@ from kvext.connector.namespaces import NamespaceBook
 from kvext.connector.plan import SaveJob, StepPlan
 from kvext.connector.planner import Planner
 from kvext.connector.report import WorkerReport
-from kvext.connector.rules import NO_MATCH, CacheGroup, Match, PlanRules
+from kvext.connector.rules import NO_MATCH, Match
 from kvext.errors import KvextError
 from kvext.pool import Pool, block_keys, extend_chain, extend_keys
-from kvext.protocol.layout import KVLayout, RecordShape
+from kvext.protocol.layout import KVLayout
 from kvext.vllm.adapter_hashes import AdapterHashes
 from kvext.vllm.epoch import process_epoch
 from kvext.vllm.identity import (
@@ -37,7 +37,8 @@ from kvext.vllm.requests import (
     uncached_reason,
     unread_reason,
 )
-from kvext.vllm.support import attention_spec, group_shapes, refusal, window_tokens
+from kvext.vllm.rules import plan_rules
+from kvext.vllm.support import refusal
 from kvext.vllm.weights_watch import WeightsWatch
 
 if TYPE_CHECKING:
@@ -206,8 +207,9 @@ class SchedulerSide:
         """What came to the pool and what left it since the last call."""
         return [] if self._events is None else self._events.take()
 
-    def take_report(self) -> None:
-        """The scheduler does no transfers to tell of."""
+    def take_report(self) -> WorkerReport | None:
+        """What was decided against since the last call."""
+        return None if self._planner is None else self._planner.decisions.take()
 
     def finish(self, request: "Request", block_ids: list[int]) -> dict[str, object]:
         """Part from a request; returns its counts for the response."""
@@ -243,23 +245,12 @@ class SchedulerSide:
         layout: KVLayout,
         handshake: KvextHandshake,
     ) -> Planner:
-        transfer = self._vllm_config.kv_transfer_config
-        # vLLM takes back one step when a synchronous load has failed, and here the next one runs
-        # already.
-        lags = bool(self._vllm_config.scheduler_config.async_scheduling)
-        groups = self._groups(handshake)
-        # Nor can it be told which block of several groups has failed within a step.
-        between = lags or bool(groups)
-        rules = PlanRules(
-            RecordShape(attention_spec(self._kv_cache_config).block_size),
-            sum(handshake.group_bytes) or handshake.record_bytes,
-            async_loads=between or self._config.load == "async",
-            sync_loads=not between,
-            store=self._config.store and transfer is not None and transfer.is_kv_producer,
-            always_load=self._config.always_load,
-            lease_s=self._config.lease_s,
-            adapter_wait_s=self._config.digest_wait_s,
-            groups=groups,
+        rules = plan_rules(
+            self._vllm_config,
+            self._kv_cache_config,
+            self._config,
+            handshake,
+            num_extents=pool.num_extents,
             null_block=blocks.null_block,
         )
         namespaces = NamespaceBook(
@@ -276,24 +267,20 @@ class SchedulerSide:
             ),
         )
         make_group_keys = partial(
-            GroupKeys, num_groups=len(groups), extend_links=extend_chain, block_keys=block_keys
+            GroupKeys,
+            num_groups=len(rules.groups),
+            extend_links=extend_chain,
+            block_keys=block_keys,
         )
         return Planner(
-            pool, blocks, namespaces, rules, time.monotonic, extend_keys, make_group_keys
-        )
-
-    def _groups(self, handshake: KvextHandshake) -> tuple[CacheGroup, ...]:
-        """The KV groups, if the worker moves them one by one."""
-        if not handshake.group_bytes:
-            return ()
-        shapes = group_shapes(self._kv_cache_config)
-        return tuple(
-            CacheGroup(
-                shape, num_bytes, window_tokens(attention_spec(self._kv_cache_config, number))
-            )
-            for number, (shape, num_bytes) in enumerate(
-                zip(shapes, handshake.group_bytes, strict=True)
-            )
+            pool,
+            blocks,
+            namespaces,
+            rules,
+            time.monotonic,
+            extend_keys,
+            make_group_keys,
+            judge=make_store_judge(self._config, pool, rules.shape.block_tokens),
         )
 
     def _await_digest(self, model: ModelIdentity, wait_s: float) -> None:
