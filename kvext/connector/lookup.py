@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from kvext.connector.decisions import Decisions
 from kvext.connector.identity import IdentityState
+from kvext.connector.joint import pin_joint_hit
 from kvext.connector.namespaces import NamespaceBook, Resolution
 from kvext.connector.plan import loadable_blocks
 from kvext.connector.request import PendingMatch, RequestState
@@ -72,7 +73,8 @@ class Lookup:
         if self._matcher.bypassed:
             reason = MissReason.BYPASSED
         elif state.subject.adapter is not None and not self._rules.sync_loads:
-            reason = "unsupported: loads for adapters with async scheduling"
+            why = "several KV groups" if self._rules.groups else "async scheduling"
+            reason = f"unsupported: loads for adapters with {why}"
         if reason:
             state.counts.reason = reason
             return NO_MATCH
@@ -84,13 +86,8 @@ class Lookup:
             short = num_tokens - num_computed < self._block_tokens
             state.counts.reason = MissReason.SUB_BLOCK if short else MissReason.LAST_TOKEN
             return NO_MATCH
-        keys = state.keys(blocks, namespace.identity.digest, self._block_tokens)
-        if not keys:
-            return NO_MATCH
-        lease = self._matcher.match(keys, self._rules.shape)
-        num_found = lease.num_blocks
-        state.counts.reason = MissReason.NOT_FOUND if num_found < len(blocks) else ""
-        return self._take(state, blocks, lease) if num_found else NO_MATCH
+        search = self._search_groups if self._rules.groups else self._search
+        return search(state, blocks, namespace.identity.digest)
 
     def keys_ahead(self, state: RequestState) -> bytes:
         """The keys that a request will be looked up by, if that is known while it waits."""
@@ -112,10 +109,33 @@ class Lookup:
                 state.refuse(resolution.identity.reason)
         return state.resolution
 
-    def _take(self, state: RequestState, blocks: range, lease: Lease) -> Match:
+    def _search(self, state: RequestState, blocks: range, namespace: bytes) -> Match:
+        keys = state.keys(blocks, namespace, self._block_tokens)
+        if not keys:
+            return NO_MATCH
+        lease = self._matcher.match(keys, self._rules.shape)
+        num_found = lease.num_blocks
+        state.counts.reason = MissReason.NOT_FOUND if num_found < len(blocks) else ""
+        return self._take(state, blocks, lease) if num_found else NO_MATCH
+
+    def _search_groups(self, state: RequestState, blocks: range, namespace: bytes) -> Match:
+        """The same in an engine with several KV groups."""
+        keys = state.group_keys(blocks.stop, namespace, self._block_tokens)
+        if keys is None:
+            return NO_MATCH
+        lease = pin_joint_hit(self._matcher, self._rules.groups, keys, blocks)
+        if lease is None:
+            state.counts.reason = MissReason.NOT_FOUND
+            return NO_MATCH
+        state.counts.reason = MissReason.NOT_FOUND if lease.num_blocks < len(blocks) else ""
+        return self._take(state, blocks, lease, lease.num_bytes)
+
+    def _take(
+        self, state: RequestState, blocks: range, lease: Lease, num_bytes: int | None = None
+    ) -> Match:
         num_blocks = lease.num_blocks
         if state.choice is None:
-            state.choice = self._tradeoff.choose(num_blocks)
+            state.choice = self._tradeoff.choose(num_blocks, num_bytes)
             if state.choice is Choice.RECOMPUTE:
                 self._decisions.recompute(state)
         if state.choice is Choice.RECOMPUTE:

@@ -14,6 +14,7 @@ from kvext.connector.admission import StoreGate, StoreJudge
 from kvext.connector.agenda import Agenda
 from kvext.connector.decisions import Decisions
 from kvext.connector.foreign import ForeignBlocks
+from kvext.connector.group_keys import MakeGroupKeys
 from kvext.connector.lookup import Lookup
 from kvext.connector.namespaces import NamespaceBook, Subject
 from kvext.connector.offers import Offers
@@ -46,6 +47,7 @@ class Planner:
         rules: PlanRules,
         clock: Callable[[], float],
         extend: ExtendKeys,
+        make_group_keys: MakeGroupKeys | None = None,
         *,
         judge: StoreJudge | None = None,
     ) -> None:
@@ -58,6 +60,7 @@ class Planner:
             rules: What does not change.
             clock: Monotonic time in seconds.
             extend: `extend_keys`, native or not.
+            make_group_keys: Begins a request's keys, for engines with several KV groups.
             judge: Says which blocks are worth storing; None stands for all.
         """
         self.tradeoff = LoadOrRecompute(rules, clock)
@@ -67,16 +70,17 @@ class Planner:
         self._engine = engine
         self._rules = rules
         self._extend = extend
+        self._make_group_keys = make_group_keys
         self._requests: dict[str, RequestState] = {}
         self._matched: dict[str, RequestState] = {}
         self._promises = Promises(engine, rules, clock)
         self.failures_seen = 0
         self.weights_epoch = 0
-        block_tokens = rules.shape.block_tokens
-        self._foreign = ForeignBlocks(engine, block_tokens)
+        self._foreign = ForeignBlocks(engine, rules)
         self._agenda = Agenda()
+        block_tokens = rules.shape.block_tokens
         gate = None if judge is None else StoreGate(judge, self.decisions, block_tokens)
-        self._offers = Offers(engine, self._lookup, self._foreign, self._agenda, block_tokens, gate)
+        self._offers = Offers(engine, self._lookup, self._foreign, self._agenda, rules, gate)
 
     @property
     def num_leases(self) -> int:
@@ -102,7 +106,7 @@ class Planner:
             unread: Why nothing may be loaded for it, or empty.
         """
         self._drop(request_id)
-        state = RequestState(tokens, subject, self._extend)
+        state = RequestState(tokens, subject, self._extend, self._make_group_keys)
         state.may_load = not unread
         state.counts.reason = unread
         if uncached:

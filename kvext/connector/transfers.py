@@ -84,6 +84,7 @@ class Transfers:
         self._layerwise: LayerwiseLoad | None = None
         self._futures: dict[str, _AsyncLoad] = {}
         self._failed_blocks: set[int] = set()
+        self._failed_requests: set[str] = set()
         self._loads: list[LoadReport] = []
         self._stores: list[StoreReport] = []
         self._num_failures = 0
@@ -139,7 +140,14 @@ class Transfers:
                 end = LoadedJob.lost(load.job, "weights_changed", LoadTimes(LoadWay.ASYNC, 0.0))
             self._loads.append(end.report)
             self._failed_blocks |= end.failed_blocks
+            if end.report.failures:
+                self._failed_requests.add(request_id)
         return done
+
+    def take_failed_requests(self) -> set[str]:
+        """Requests whose asynchronous load has ended badly; each is told once."""
+        failed, self._failed_requests = self._failed_requests, set()
+        return failed
 
     def take_failed_blocks(self) -> set[int]:
         """Block ids that hold garbage and must be recomputed; each is told once."""

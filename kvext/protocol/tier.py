@@ -81,6 +81,18 @@ class Tier(Protocol[PagesT]):
         """
         ...
 
+    def lookup(self, keys: bytes, shape: RecordShape) -> bytes:
+        """Say what is stored, without pinning it.
+
+        Args:
+            keys: 32 bytes a block, in any order.
+            shape: Which records are meant.
+
+        Returns:
+            One byte a block: 1 if it is there, else 0.
+        """
+        ...
+
     def store(
         self,
         keys: bytes,

@@ -11,6 +11,7 @@ import torch
 from kvext.assembly import open_pool
 from kvext.config import Config
 from kvext.connector.edge import Edge
+from kvext.connector.joint_mover import JointMover
 from kvext.connector.mover import AbsentMover, BlockMover, DirectMover
 from kvext.connector.plan import AdapterGuard, StepPlan
 from kvext.connector.report import WorkerReport
@@ -23,7 +24,7 @@ from kvext.vllm.identity import model_label
 from kvext.vllm.memory import EngineMemory, MemoryRefusal, describe_memory
 from kvext.vllm.messages import KvextHandshake
 from kvext.vllm.staging import StagedMover
-from kvext.vllm.support import attention_spec, refusal
+from kvext.vllm.support import drops_blocks, group_shapes, refusal
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -47,6 +48,7 @@ class WorkerSide:
         self._kv_cache_config = kv_cache_config
         self._config = config
         self._edge = edge
+        self._is_joint = drops_blocks(kv_cache_config)
         self._pool: Pool | None = None
         self._watch: AdapterWatch | None = None
         # One thread is enough: it copies natively, and its thread starts with the first load.
@@ -77,7 +79,8 @@ class WorkerSide:
             self._watch = AdapterWatch()
             self._watch.open()
         self._transfers = self._make_transfers(self._make_mover(pool, memory))
-        self.handshake = KvextHandshake(memory.layout, memory.record_bytes)
+        group_bytes = tuple(group.record_bytes for group in memory.groups)
+        self.handshake = KvextHandshake(memory.layout, memory.record_bytes, group_bytes)
 
     def start(self, plan: StepPlan) -> None:
         """Do the step's synchronous loads, or begin them, and begin its asynchronous ones."""
@@ -104,9 +107,15 @@ class WorkerSide:
         """Requests whose asynchronous load has ended."""
         return self._transfers.finished()
 
+    def failed(self) -> set[str]:
+        """Requests of which the engine must compute all, because it cannot be told which block."""
+        failed = self._transfers.take_failed_requests()
+        return failed if self._is_joint else set()
+
     def take_failed_blocks(self) -> set[int]:
         """Blocks that the engine must recompute."""
-        return self._transfers.take_failed_blocks()
+        failed = self._transfers.take_failed_blocks()
+        return set() if self._is_joint else failed
 
     def take_report(self) -> WorkerReport | None:
         """What happened since the last report."""
@@ -142,7 +151,16 @@ class WorkerSide:
         )
 
     def _make_mover(self, pool: Pool, memory: EngineMemory) -> BlockMover:
-        shape = RecordShape(attention_spec(self._kv_cache_config).block_size)
+        shapes = group_shapes(self._kv_cache_config)
+        if not memory.groups:
+            return self._make_group_mover(pool, memory, shapes[0])
+        movers = [
+            self._make_group_mover(pool, group, shape)
+            for group, shape in zip(memory.groups, shapes, strict=True)
+        ]
+        return JointMover(movers, memory.num_blocks)
+
+    def _make_group_mover(self, pool: Pool, memory: EngineMemory, shape: RecordShape) -> BlockMover:
         if not memory.is_host:
             return StagedMover(pool, memory.tensors, shape)
         addresses = [tensor.data_ptr() for tensor in memory.tensors]

@@ -59,11 +59,11 @@ class Numbers:
     def num_computed(self, request_id: str) -> int:
         return self.sequences[request_id].num_computed
 
-    def block_ids(self, request_id: str) -> Sequence[int]:
+    def block_ids(self, request_id: str, group: int = 0) -> Sequence[int]:  # noqa: ARG002
         return _BLOCKS if request_id in self.sequences else ()
 
-    def block_ids_of(self, request_id: str, blocks: range) -> Sequence[int]:
-        return self.block_ids(request_id)[blocks.start : blocks.stop]
+    def block_ids_of(self, request_id: str, blocks: range, group: int = 0) -> Sequence[int]:
+        return self.block_ids(request_id, group)[blocks.start : blocks.stop]
 
     def forget(self, block_ids: set[int]) -> None:
         raise AssertionError(block_ids)
