@@ -7,6 +7,7 @@ from kvext.connector.namespaces import NamespaceBook, Resolution
 from kvext.connector.plan import loadable_blocks
 from kvext.connector.request import PendingMatch, RequestState
 from kvext.connector.rules import NO_MATCH, Match, Matcher, PlanRules
+from kvext.connector.shadow import ShadowSampler
 from kvext.connector.tradeoff import Choice, LoadOrRecompute
 from kvext.protocol.tier import Lease
 from kvext.protocol.transfer import MissReason
@@ -17,7 +18,15 @@ __all__ = ["Lookup"]
 class Lookup:
     """Resolves a request's namespace and finds its blocks."""
 
-    __slots__ = ("_block_tokens", "_clock", "_matcher", "_namespaces", "_rules", "_tradeoff")
+    __slots__ = (
+        "_block_tokens",
+        "_clock",
+        "_matcher",
+        "_namespaces",
+        "_rules",
+        "_shadows",
+        "_tradeoff",
+    )
 
     def __init__(
         self,
@@ -25,6 +34,7 @@ class Lookup:
         namespaces: NamespaceBook,
         rules: PlanRules,
         tradeoff: LoadOrRecompute,
+        shadows: ShadowSampler,
         clock: Callable[[], float],
     ) -> None:
         """Take what lookups need.
@@ -34,6 +44,7 @@ class Lookup:
             namespaces: Resolves a request's subject.
             rules: What does not change.
             tradeoff: Chooses what to do with a hit.
+            shadows: Chooses which of the loads are computed and compared instead.
             clock: Monotonic time in seconds.
         """
         self._matcher = matcher
@@ -41,6 +52,7 @@ class Lookup:
         self._rules = rules
         self._block_tokens = rules.shape.block_tokens
         self._tradeoff = tradeoff
+        self._shadows = shadows
         self._clock = clock
 
     def find(self, state: RequestState, num_computed: int, num_tokens: int) -> Match:
@@ -94,9 +106,12 @@ class Lookup:
         num_blocks = lease.num_blocks
         if state.choice is None:
             state.choice = self._tradeoff.choose(num_blocks)
-        if state.choice is Choice.RECOMPUTE:
+            if state.choice is Choice.LOAD and self._shadows.choose():
+                state.choice = Choice.SHADOW
+        if state.choice is not Choice.LOAD:
             lease.release()
-            state.counts.reason = MissReason.RECOMPUTE_FASTER
+            is_shadow = state.choice is Choice.SHADOW
+            state.counts.reason = MissReason.SHADOW if is_shadow else MissReason.RECOMPUTE_FASTER
             return NO_MATCH
         # A worker learns which adapter the engine read only when the engine runs it.
         is_async = self._rules.async_loads and state.subject.adapter is None

@@ -10,6 +10,7 @@ from kvext.connector.lookup import Lookup
 from kvext.connector.plan import SaveJob, saveable_blocks
 from kvext.connector.request import RequestState
 from kvext.connector.rules import EngineBlocks
+from kvext.connector.tradeoff import Choice
 
 __all__ = ["Offers"]
 
@@ -133,6 +134,10 @@ class Offers:
 
     def _save(self, request_id: str, state: RequestState, after: int) -> SaveJob | None:
         """Offer what is not offered yet of a request's first `after` tokens."""
+        is_shadow = state.choice is Choice.SHADOW
+        if is_shadow:  # the engine's own hit may come from the tier and proves nothing
+            num_local = state.local_tokens // self._block_tokens
+            state.next_save = max(state.next_save, num_local)
         start = state.next_save
         stop = saveable_blocks(len(state.tokens), after, self._block_tokens)
         if stop <= start:
@@ -148,6 +153,5 @@ class Offers:
         state.next_save = stop
         state.counts.unreported_stores += stop - start
         self._last_save_id += 1
-        return SaveJob(
-            request_id, keys, digest, block_ids, namespace.guard, self._last_save_id, start
-        )
+        save_id, guard = self._last_save_id, namespace.guard
+        return SaveJob(request_id, keys, digest, block_ids, guard, save_id, start, is_shadow)

@@ -20,7 +20,8 @@ from kvext.connector.promises import Promises
 from kvext.connector.report import WorkerReport
 from kvext.connector.request import ExtendKeys, RequestState, TokenList
 from kvext.connector.rules import NO_MATCH, EngineBlocks, Match, Matcher, PlanRules
-from kvext.connector.tradeoff import LoadOrRecompute
+from kvext.connector.shadow import CheckReport, ShadowSampler, unforeseeable
+from kvext.connector.tradeoff import Choice, LoadOrRecompute
 
 __all__ = ["Planner"]
 
@@ -41,6 +42,7 @@ class Planner:
         rules: PlanRules,
         clock: Callable[[], float],
         extend: ExtendKeys,
+        draw: Callable[[], float] = unforeseeable,
     ) -> None:
         """Begin with no requests.
 
@@ -51,9 +53,11 @@ class Planner:
             rules: What does not change.
             clock: Monotonic time in seconds.
             extend: `extend_keys`, native or not.
+            draw: A random number in [0, 1) that clients cannot foresee.
         """
         self.tradeoff = LoadOrRecompute(rules, clock)
-        self._lookup = Lookup(matcher, namespaces, rules, self.tradeoff, clock)
+        self._shadows = ShadowSampler(rules.shadow_share, draw, lambda: len(self._requests))
+        self._lookup = Lookup(matcher, namespaces, rules, self.tradeoff, self._shadows, clock)
         self._engine = engine
         self._rules = rules
         self._extend = extend
@@ -209,6 +213,8 @@ class Planner:
         for load in report.loads:
             self._promises.learn(self._requests, load)
             has_failed = has_failed or bool(load.failures)
+        for check in report.checks:
+            self._hear_check(check)
         if report.num_failures != self.failures_seen:
             self.failures_seen = report.num_failures
             # The worker has refused to save since; offering a block twice is harmless.
@@ -216,6 +222,15 @@ class Planner:
                 state.next_save = 0
         if has_failed:
             self._offers.look_at_all(self._requests)
+
+    def _hear_check(self, check: CheckReport) -> None:
+        state = self._requests.get(check.request_id)
+        if state is not None:
+            state.counts.add_check(check)
+        if check.num_failed:
+            # Blocks that were loaded before are as doubtful, and the engine would reuse them.
+            self.distrust_memory()
+            self._engine.forget(set(range(self._engine.num_blocks)))
 
     def finish(
         self, request_id: str, block_ids: Sequence[int], *, is_complete: bool
@@ -249,6 +264,9 @@ class Planner:
         self._foreign.part(request_id)
         self._agenda.dismiss(request_id)
         state = self._requests.pop(request_id, None)
-        if state is not None and state.match is not None:
-            state.release_match()
+        if state is not None:
+            if state.match is not None:
+                state.release_match()
+            if state.choice is Choice.SHADOW:
+                self._shadows.part()
         return state

@@ -14,6 +14,7 @@ from kvext.connector.edge import Edge
 from kvext.connector.mover import BlockMover
 from kvext.connector.plan import AdapterGuard, LoadJob, SaveJob, StepPlan
 from kvext.connector.report import AdapterRead, LoadReport, StoreReport, WorkerReport
+from kvext.connector.shadow_checks import ShadowChecks
 from kvext.protocol.tier import REF_BYTES
 from kvext.protocol.transfer import LoadOutcome, StoreOutcome
 
@@ -47,6 +48,7 @@ class Transfers:
         holds: Callable[[AdapterGuard], bool],
         clock: Callable[[], float],
         executor: Executor,
+        shadow: ShadowChecks | None = None,
     ) -> None:
         """Begin with nothing in flight.
 
@@ -56,12 +58,14 @@ class Transfers:
             holds: Whether the engine's adapter is in the guarded state.
             clock: Monotonic time in seconds.
             executor: Runs asynchronous loads; its owner shuts it down.
+            shadow: Compares what was computed with what the tier has; None for never.
         """
         self._mover = mover
         self._edge = edge
         self._holds = holds
         self._clock = clock
         self._executor = executor
+        self._shadow = shadow
         self._futures: dict[str, _AsyncLoad] = {}
         self._failed_blocks: set[int] = set()
         self._loads: list[LoadReport] = []
@@ -117,11 +121,11 @@ class Transfers:
         Args:
             adapters: Adapters that the engine has read since.
         """
-        if not self._loads and not self._stores and not self._step and not adapters:
+        checks = () if self._shadow is None else self._shadow.take()
+        if not (self._loads or self._stores or self._step or adapters or checks):
             return None
-        report = WorkerReport(
-            tuple(self._loads), tuple(self._stores), self._num_failures, self._step, adapters
-        )
+        loads, stores = tuple(self._loads), tuple(self._stores)
+        report = WorkerReport(loads, stores, self._num_failures, self._step, adapters, checks)
         self._loads, self._stores, self._step = [], [], 0
         return report
 
@@ -170,6 +174,8 @@ class Transfers:
         begun_s = self._clock()
         if job.guard is not None and not self._holds(job.guard):
             return _rejected(job, "adapter_changed")
+        if job.is_shadow and self._shadow is not None:
+            self._shadow.begin(job)
         outcomes: Sequence[int] = self._edge.attempt(
             "store blocks", self._mover.store, b"", job.keys, job.namespace, job.block_ids
         )

@@ -67,3 +67,5 @@ class MissReason(StrEnum):
     """An operator has switched the pool off."""
     RECOMPUTE_FASTER = "recompute_faster"
     """Found, but computing it again takes less time than loading it."""
+    SHADOW = "shadow"
+    """Found, but computed again to be compared with what was found."""

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvext.assembly import open_pool
@@ -245,12 +246,14 @@ class SchedulerSide:
         # vLLM takes back one step when a synchronous load has failed, and here the next one runs
         # already.
         lags = bool(self._vllm_config.scheduler_config.async_scheduling)
+        stores = self._config.store and transfer is not None and transfer.is_kv_producer
         rules = PlanRules(
             RecordShape(attention_spec(self._kv_cache_config).block_size),
             record_bytes,
             async_loads=lags or self._config.load == "async",
             sync_loads=not lags,
-            store=self._config.store and transfer is not None and transfer.is_kv_producer,
+            store=stores,
+            shadow_share=self._config.shadow_share if stores else 0.0,
             always_load=self._config.always_load,
             lease_s=self._config.lease_s,
             adapter_wait_s=self._config.digest_wait_s,
@@ -264,11 +267,17 @@ class SchedulerSide:
                 lambda path: adapter_digest(path, self._vllm_config.lora_config),
             ),
             model_label(self._vllm_config),
-            lambda digest, label: self._edge.attempt(
-                "name a namespace", lambda: pool.name_namespace(digest, label), None
-            ),
+            partial(self._name_namespace, pool),
         )
         return Planner(pool, blocks, namespaces, rules, time.monotonic, extend_keys)
+
+    def _name_namespace(self, pool: Pool, digest: bytes, label: str, weights: bytes) -> bool:
+        def name() -> bool:
+            pool.name_namespace(digest, label, weights)
+            return True
+
+        was_named = False
+        return self._edge.attempt("name a namespace", name, was_named)
 
     def _await_digest(self, model: ModelIdentity, wait_s: float) -> None:
         identity: Identity = model.wait(wait_s)

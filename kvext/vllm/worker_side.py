@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +14,8 @@ from kvext.connector.edge import Edge
 from kvext.connector.mover import AbsentMover, BlockMover, DirectMover
 from kvext.connector.plan import AdapterGuard, StepPlan
 from kvext.connector.report import WorkerReport
+from kvext.connector.shadow import unforeseeable
+from kvext.connector.shadow_checks import ShadowChecks
 from kvext.connector.transfers import Transfers
 from kvext.errors import KvextError
 from kvext.pool import Pages, Pool
@@ -21,6 +24,7 @@ from kvext.vllm.adapter_watch import AdapterWatch
 from kvext.vllm.identity import model_label
 from kvext.vllm.memory import EngineMemory, MemoryRefusal, describe_memory
 from kvext.vllm.messages import KvextHandshake
+from kvext.vllm.shadow import TorchVerifier, condemn, element_type
 from kvext.vllm.staging import StagedMover
 from kvext.vllm.support import attention_spec, refusal
 
@@ -50,6 +54,7 @@ class WorkerSide:
         self._watch: AdapterWatch | None = None
         # One thread is enough: it copies natively, and its thread starts with the first load.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="kvext-load")
+        self._comparer = ThreadPoolExecutor(1, thread_name_prefix="kvext-shadow")
         self._transfers = self._make_transfers(AbsentMover())
         self.handshake = KvextHandshake(refusal="the worker could not attach; see its log")
 
@@ -74,7 +79,8 @@ class WorkerSide:
         if self._vllm_config.lora_config is not None:
             self._watch = AdapterWatch()
             self._watch.open()
-        self._transfers = self._make_transfers(self._make_mover(pool, memory))
+        shadow = self._make_shadow(pool, memory)
+        self._transfers = self._make_transfers(self._make_mover(pool, memory), shadow)
         self.handshake = KvextHandshake(memory.layout, memory.record_bytes)
 
     def start(self, plan: StepPlan) -> None:
@@ -99,7 +105,8 @@ class WorkerSide:
 
     def close(self) -> None:
         """Finish the copy that runs, detach from the pool."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._executor, self._comparer):
+            threads.shutdown(wait=True, cancel_futures=True)
         self._transfers = self._make_transfers(AbsentMover())
         if self._watch is not None:
             self._watch.close()
@@ -112,8 +119,18 @@ class WorkerSide:
             return MemoryRefusal(reason)
         return describe_memory(kv_caches, self._vllm_config, self._kv_cache_config)
 
-    def _make_transfers(self, mover: BlockMover) -> Transfers:
-        return Transfers(mover, self._edge, self._holds, time.monotonic, self._executor)
+    def _make_transfers(self, mover: BlockMover, shadow: ShadowChecks | None = None) -> Transfers:
+        return Transfers(mover, self._edge, self._holds, time.monotonic, self._executor, shadow)
+
+    def _make_shadow(self, pool: Pool, memory: EngineMemory) -> ShadowChecks:
+        verifier = TorchVerifier(
+            pool,
+            memory.tensors,
+            RecordShape(attention_spec(self._kv_cache_config).block_size),
+            element_type(self._vllm_config, memory.tensors[0]),
+            unforeseeable,
+        )
+        return ShadowChecks(verifier, partial(condemn, pool), self._edge, self._comparer)
 
     def _make_mover(self, pool: Pool, memory: EngineMemory) -> BlockMover:
         shape = RecordShape(attention_spec(self._kv_cache_config).block_size)
