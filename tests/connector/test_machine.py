@@ -32,9 +32,17 @@ class EngineLife(RuleBasedStateMachine):
         is_async=st.booleans(),
         lag=st.integers(0, 2),
         chunk_blocks=st.integers(1, 4),
+        shadow_share=st.sampled_from([0.0, 0.3, 1.0]),
     )
     def begin(
-        self, *, capacity: int, num_blocks: int, is_async: bool, lag: int, chunk_blocks: int
+        self,
+        *,
+        capacity: int,
+        num_blocks: int,
+        is_async: bool,
+        lag: int,
+        chunk_blocks: int,
+        shadow_share: float,
     ) -> None:
         self.tier = FakeTier(capacity)
         self.engine = ToyEngine(
@@ -43,6 +51,7 @@ class EngineLife(RuleBasedStateMachine):
             async_loads=is_async,
             lag=lag,
             chunk_blocks=chunk_blocks,
+            shadow_share=shadow_share,
         )
 
     @rule(prompt=st.sampled_from(_PROMPTS), tail=st.integers(0, BLOCK_TOKENS))
@@ -71,6 +80,10 @@ class EngineLife(RuleBasedStateMachine):
     @rule()
     def run_loads(self) -> None:
         self.engine.run_loads()
+
+    @rule()
+    def run_checks(self) -> None:
+        self.engine.run_checks()
 
     @precondition(lambda self: bool(self.engine.requests))
     @rule(data=st.data(), is_complete=st.booleans())
@@ -101,6 +114,10 @@ class EngineLife(RuleBasedStateMachine):
         assert all(self.right[key] == data for key, data in self.tier.records().items())
 
     @invariant()
+    def nothing_true_is_condemned(self) -> None:
+        assert not self.engine.condemned
+
+    @invariant()
     def nothing_of_ours_has_failed(self) -> None:
         assert not self.engine.edge.failures
 
@@ -108,6 +125,7 @@ class EngineLife(RuleBasedStateMachine):
     def teardown(self) -> None:
         for _ in range(100):
             self.engine.run_loads()
+            self.engine.run_checks()
             self.engine.step()
             self.engine.hear_all()
             for name in list(self.engine.requests):
