@@ -1,4 +1,4 @@
-"""Hits that are computed again: right KV verifies clean, wrong KV is caught for all its checksum."""
+"""Hits that are computed again: right KV verifies clean, wrong KV with a valid sum is caught."""
 
 import logging
 import threading
