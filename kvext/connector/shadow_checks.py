@@ -55,7 +55,7 @@ class BlockVerifier(Protocol):
 class ShadowChecks:
     """Runs the checks of one worker and collects what they found."""
 
-    __slots__ = ("_condemn", "_edge", "_executor", "_reports", "_running", "_verifier")
+    __slots__ = ("_condemn", "_edge", "_executor", "_release", "_reports", "_running", "_verifier")
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class ShadowChecks:
         condemn: Callable[[bytes], str],
         edge: Edge,
         executor: Executor,
+        release: str = "kvext pool release",
     ) -> None:
         """Begin with nothing to compare.
 
@@ -71,11 +72,13 @@ class ShadowChecks:
             condemn: Puts a namespace into quarantine; answers with what people call it.
             edge: Turns exceptions into skipped blocks.
             executor: Runs the comparisons; its owner shuts it down.
+            release: The command that ends a quarantine, for the log.
         """
         self._verifier = verifier
         self._condemn = condemn
         self._edge = edge
         self._executor = executor
+        self._release = release
         self._running: deque[Future[CheckReport]] = deque()
         self._reports: list[CheckReport] = []
 
@@ -108,7 +111,7 @@ class ShadowChecks:
         report = CheckReport.of(job.request_id, job.namespace, found.verdicts, found.worst)
         if report.num_failed:
             label = self._edge.attempt("quarantine a namespace", self._condemn, "", job.namespace)
-            _tell(report, label)
+            _tell(report, label, f"{self._release} --namespace {job.namespace.hex()[:12]}")
         return report
 
 
@@ -121,7 +124,7 @@ def _skipped(job: SaveJob, reason: str) -> CheckReport:
     return CheckReport(job.request_id, job.namespace, skipped=skipped)
 
 
-def _tell(report: CheckReport, label: str) -> None:
+def _tell(report: CheckReport, label: str, release: str) -> None:
     digest = report.namespace.hex()
     worst = report.worst
     how_far = "" if worst is None else f" (rms {worst.rms:.2g}, peak {worst.peak:.2g})"
@@ -138,11 +141,11 @@ def _tell(report: CheckReport, label: str) -> None:
     _logger.error(
         "kvext: %d of %d blocks of namespace %s (%s) are not what this engine computes%s; nothing "
         "of it is loaded or stored any more. Find the cause, then drop what it holds and begin "
-        "anew with `kvext pool release --namespace %s`",
+        "anew with `%s`",
         report.num_failed,
         report.num_verified,
         digest,
         label,
         how_far,
-        digest[:12],
+        release,
     )

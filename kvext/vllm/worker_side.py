@@ -130,7 +130,8 @@ class WorkerSide:
             element_type(self._vllm_config, memory.tensors[0]),
             unforeseeable,
         )
-        return ShadowChecks(verifier, partial(condemn, pool), self._edge, self._comparer)
+        release = f"kvext pool release {self._config.pool_name} --folder {pool.path.parent}"
+        return ShadowChecks(verifier, partial(condemn, pool), self._edge, self._comparer, release)
 
     def _make_mover(self, pool: Pool, memory: EngineMemory) -> BlockMover:
         shape = RecordShape(attention_spec(self._kv_cache_config).block_size)

@@ -123,7 +123,8 @@ def test_wrong_record_with_a_valid_checksum_is_caught_and_its_namespace_quaranti
     (error,) = (record for record in caplog.records if record.levelno >= logging.ERROR)
     assert condemned.digest in error.getMessage()
     assert condemned.label in error.getMessage()
-    assert f"kvext pool release --namespace {condemned.digest[:12]}" in error.getMessage()
+    assert f"--namespace {condemned.digest[:12]}`" in error.getMessage()
+    assert "kvext pool release shadow --folder " in error.getMessage()
 
     # Without a reset: what the engine has loaded of it before is forgotten, too.
     after = engine.ask(tokens)
