@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kvext.config import Config, format_bytes
+from kvext.cxl.cgroup import limit_on
 from kvext.cxl.shm import create_region, region_path
 from kvext.errors import PoolExists
 from kvext.pool import DEFAULT_LEASE_S, Pool
@@ -27,10 +28,13 @@ def pool_path(config: Config) -> Path:
 def automatic_pool_bytes(folder: Path) -> int:
     """Half of what a folder has free, in whole MiB and at least 64 MiB.
 
-    The rest stays for other users of the folder, such as the engine's own shared memory.
+    The rest stays for other users of the folder, such as the engine's own shared memory. Where
+    this process's control group allows less than the folder, it is half of that.
     """
     space = os.statvfs(folder)
-    half = space.f_bavail * space.f_frsize // _AUTO_DIVISOR
+    free_bytes = space.f_bavail * space.f_frsize
+    room_bytes = limit_on(folder).room_bytes
+    half = min(free_bytes, free_bytes if room_bytes is None else room_bytes) // _AUTO_DIVISOR
     return max(half // _MIB * _MIB, _MIN_AUTO_BYTES)
 
 
