@@ -96,6 +96,7 @@ bench: setup ## measure the pool, the time to first token, the cost where nothin
 	$(BIN)/python benchmarks/pool.py --json
 	$(BIN)/python benchmarks/ttft.py --json
 	$(BIN)/python benchmarks/overhead.py --json
+	$(BIN)/python benchmarks/overlap.py --json
 
 clean: ## remove the environment, build outputs and caches
 	rm -rf .venv .venv-oldest build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

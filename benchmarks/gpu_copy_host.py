@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kvext.kernels import PagedKV, PinnedRegion
+from kvext.kernels import PagedKV, PinnedRegion, open_engine
 from kvext.protocol.layout import RecordShape
 
 __all__ = ["pool_figures", "region_figures"]
@@ -84,7 +84,7 @@ def staged_figures(
     from kvext.vllm.staging import StagedMover  # noqa: PLC0415 - needs the native core
 
     shape, block_ids = RecordShape(16), range(kv.num_blocks // 2)
-    mover = StagedMover(pool, kv.tensors, shape, staging_bytes)
+    mover = StagedMover(pool, kv.tensors, shape, staging_bytes, open_engine)
     store_s, load_s = [], []
     for _ in range(ROUNDS):
         pool.clear()

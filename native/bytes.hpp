@@ -6,9 +6,18 @@
 
 namespace kvext {
 
+// Room for xxHash's own state, whatever the instruction set.
+struct alignas(64) HashState {
+  unsigned char bytes[576];
+};
+
 struct ByteOps {
   const char* name;
   u64 (*hash64)(const void* bytes, std::size_t n);
+  // The same hash of bytes that come in parts.
+  void (*hash_begin)(HashState& state);
+  void (*hash_more)(HashState& state, const void* bytes, std::size_t n);
+  u64 (*hash_end)(const HashState& state);
   // Copies past the cache: a load's destination is read much later, and fetching its old contents
   // first (as ordinary stores do) costs about a third of the bandwidth. Call stream_fence() once after.
   void (*stream_copy)(u8* to, const u8* from, std::size_t n);

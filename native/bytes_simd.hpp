@@ -8,6 +8,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "xxh3_stream.hpp"
+
 namespace kvext {
 namespace {
 

@@ -4,26 +4,10 @@
 #include <cstring>
 
 #include "bytes.hpp"
+#include "record_hash.hpp"
 
 namespace kvext {
 namespace {
-
-// Chunk hashes are folded as they come, so a record of any length needs no buffer.
-class RecordHash {
- public:
-  RecordHash(const Key& key, u32 shape, u64 length) {
-    const u64 head[6] = {key.word[0], key.word[1], key.word[2], key.word[3], shape, length};
-    value_ = hash64(head, sizeof head);
-  }
-  void add(const u8* chunk, u64 n) {
-    const u64 pair[2] = {value_, hash64(chunk, n)};
-    value_ = hash64(pair, sizeof pair);
-  }
-  u64 value() const { return value_; }
-
- private:
-  u64 value_;
-};
 
 // Walks a block's pieces as one stream of bytes.
 class PieceCursor {
@@ -80,6 +64,11 @@ void scatter_unverified(const Pages& pages, u64 block, const u8* record) {
   PieceCursor cursor(pages, block);
   cursor.advance(pages.record_bytes, [&](u8* to, u64 step) { byte_ops().stream_copy(to, record, step), record += step; });
   stream_fence();
+}
+
+void scatter_piece(const Pages& pages, std::size_t layer, u64 block, const u8* piece) {
+  const u64 size = pages.piece_bytes[layer];
+  byte_ops().stream_copy(pages.base[layer] + block * size, piece, size);
 }
 
 u64 record_checksum(const Key& key, u32 shape, const u8* record, u64 length) {

@@ -33,6 +33,7 @@ TICK_S = 0.05
 LONGEST_TURN_S = 30.0
 _COMMAND_DEADLINE_S = 10.0
 _RETRY_PORT_S = 5.0
+_ARM_WATCHDOG_S = 1.0
 
 
 class Agent:
@@ -68,6 +69,7 @@ class Agent:
             self._companion = Companion(EngineProcess(settings.engine_pid), clock())
         self._keep_role = Pace(clock, settings.interval_s)
         self._open_port = Pace(clock, _RETRY_PORT_S)
+        self._arm_watchdog = Pace(clock, _ARM_WATCHDOG_S)
 
     def run(self, stop: threading.Event) -> str:
         """Work until `stop` is set, the pool is removed, or no engine needs it any more.
@@ -77,10 +79,11 @@ class Agent:
         """
         try:
             while not stop.is_set():
-                faulthandler.dump_traceback_later(LONGEST_TURN_S, exit=True)
+                if self._arm_watchdog.is_due():
+                    faulthandler.dump_traceback_later(LONGEST_TURN_S, exit=True)
                 self._health.turned()
                 self._turn(stop)
-                why = self._why_over()
+                why, _ = self._health.attempt("end", self._why_over)
                 if why:
                     return why
                 stop.wait(TICK_S)
@@ -106,11 +109,12 @@ class Agent:
             self._health.attempt("admin_port", self._open_admin_port)
         if self._keep_role.is_due():
             self._health.attempt("role", self._hold_role)
+            self._keep_role.done()
         pool = self._attachment.pool
         if pool is None or stop.is_set():
             return
         self._health.attempt("orders", lambda: self._commands.serve(pool))
-        self._duties.perform(pool)
+        self._health.attempt("duties", lambda: self._duties.perform(pool))
 
     def _open_admin_port(self) -> None:
         self._admin.open()

@@ -52,9 +52,10 @@ class Attachment:
             self.close()
         pool = self.pool or self._observe(seen)
         self.num_engines = num_engines(pool.stat())
-        if bool(self.num_engines) is self.is_member:
+        shall_be_member = self.num_engines > 0 and pool.extent_bytes > 0
+        if shall_be_member is self.is_member:
             return pool
-        return self._join(pool, address) if self.num_engines else self._leave(seen)
+        return self._join(pool, address) if shall_be_member else self._leave(seen)
 
     def close(self) -> None:
         """Detach; a second call does nothing."""

@@ -61,6 +61,7 @@ class Duties:
             return
         if self._reap.is_due():
             self._health.attempt("reap", lambda: reap(pool, self.counters))
+            self._reap.done()
         # Without tables there is nothing to look at: the first engine makes them.
         if not pool.num_extents:
             return
@@ -70,3 +71,4 @@ class Duties:
                 self._retry_reclaim_s = self._clock() + self._interval_s
         elif self._look.is_due():
             self._health.attempt("look", lambda: self.reclaimer.look(pool))
+            self._look.done()

@@ -6,11 +6,9 @@ first, and creation touches all of them.
 
 from collections.abc import Callable
 
-from kvext.assembly import automatic_pool_bytes, pool_path
+from kvext.assembly import automatic_pool_bytes, create_pool, pool_path
 from kvext.config import Config
-from kvext.cxl import create_region
 from kvext.errors import PoolExists, PoolFolderMissing
-from kvext.pool import Pool
 
 __all__ = ["populate"]
 
@@ -39,7 +37,7 @@ def populate(config: Config, on_progress: Progress | None = None) -> int:
         raise PoolFolderMissing(str(path))
     num_bytes = config.pool_bytes or automatic_pool_bytes(path.parent)
     try:
-        create_region(path, num_bytes, Pool.initialise, on_progress=on_progress)
+        create_pool(path.parent, config.pool_name, num_bytes, on_progress=on_progress)
     except PoolExists:
         return 0
     return num_bytes

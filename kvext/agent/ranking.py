@@ -46,7 +46,8 @@ class PolicyRanking:
     def observe(self, records: Records) -> Sequence[Seen]:
         """See `Ranking.observe`."""
         accesses, gone = self._watch.look(records)
-        self._policy.remove(gone.tolist())
+        # What it chose itself it remembers as evicted: of use when the block comes back.
+        self._policy.remove([key for key in gone.tolist() if key in self._policy])
         owed = [self._owed]
         for seen in accesses:
             keys = array("Q", seen.keys.tobytes())

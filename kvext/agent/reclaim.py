@@ -5,20 +5,42 @@ records go, which needs nothing but the slots.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from kvext.agent.counters import Counters
 from kvext.agent.health import Health
 from kvext.agent.ranking import Ranking
 from kvext.agent.records import Records, Refs, back_to_front
 from kvext.agent.watermarks import Watermarks
-from kvext.pool import Pool
+from kvext.pool import RecordTable
 
-__all__ = ["Reclaimer"]
+__all__ = ["Reclaimable", "Reclaimer"]
 
 _T = TypeVar("_T")
 
 RETRY_RANKING_S = 30.0
+
+
+class Reclaimable(Protocol):
+    """What is used of a `Pool`."""
+
+    @property
+    def num_extents(self) -> int:
+        """Records that fit; 0 while no engine has decided what one looks like."""
+        ...
+
+    @property
+    def num_free(self) -> int:
+        """Records that can be stored without evicting one."""
+        ...
+
+    def records(self) -> RecordTable:
+        """All committed records."""
+        ...
+
+    def evict(self, refs: bytes) -> int:
+        """Drop the named records that are there and not pinned; their number."""
+        ...
 
 
 class Reclaimer:
@@ -51,15 +73,15 @@ class Reclaimer:
         self._num_refused = 0
         self._retry_at_s = 0.0
 
-    def is_short(self, pool: Pool) -> bool:
+    def is_short(self, pool: Reclaimable) -> bool:
         """Whether less is free than shall be; two reads of shared memory."""
         return self._watermarks.num_to_reclaim(pool.num_free, pool.num_extents) > 0
 
-    def look(self, pool: Pool) -> None:
+    def look(self, pool: Reclaimable) -> None:
         """Tell the ranking what was accessed since the last look."""
         self._snapshot(pool)
 
-    def reclaim(self, pool: Pool) -> int:
+    def reclaim(self, pool: Reclaimable) -> int:
         """Evict up to the high watermark if the free space is below the low one.
 
         Returns:
@@ -68,7 +90,7 @@ class Reclaimer:
         wanted = self._watermarks.num_to_reclaim(pool.num_free, pool.num_extents)
         return self.make_room(pool, wanted)
 
-    def make_room(self, pool: Pool, num_records: int) -> int:
+    def make_room(self, pool: Reclaimable, num_records: int) -> int:
         """Evict so many records, whatever is free."""
         if num_records < 1 or not pool.num_extents:
             return 0
@@ -83,7 +105,7 @@ class Reclaimer:
             self._counters.reclaimed_without_policy += num_gone
         return num_gone
 
-    def _snapshot(self, pool: Pool) -> Records:
+    def _snapshot(self, pool: Reclaimable) -> Records:
         records = Records.of(pool.records())
         self._counters.looks += 1
         self._observe(records, pool.num_extents)

@@ -197,6 +197,8 @@ def _log_to(path: Path | None) -> None:
 def _populate(
     settings: AgentSettings, tell: Callable[[str, Mapping[str, Any]], None], *, shown: bool
 ) -> None:
+    # As Ctrl-C does: a creation that is broken off gives its memory back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with reserving_memory(shown=shown) as on_progress:
         num_bytes = populate(settings.config, on_progress)
     if num_bytes:

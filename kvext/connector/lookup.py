@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from kvext.connector.decisions import Decisions
 from kvext.connector.identity import IdentityState
 from kvext.connector.namespaces import NamespaceBook, Resolution
 from kvext.connector.plan import loadable_blocks
@@ -10,7 +11,7 @@ from kvext.connector.rules import NO_MATCH, Match, Matcher, PlanRules
 from kvext.connector.shadow import ShadowSampler
 from kvext.connector.tradeoff import Choice, LoadOrRecompute
 from kvext.protocol.tier import Lease
-from kvext.protocol.transfer import MissReason
+from kvext.protocol.transfer import LoadWay, MissReason
 
 __all__ = ["Lookup"]
 
@@ -21,6 +22,7 @@ class Lookup:
     __slots__ = (
         "_block_tokens",
         "_clock",
+        "_decisions",
         "_matcher",
         "_namespaces",
         "_rules",
@@ -35,6 +37,7 @@ class Lookup:
         rules: PlanRules,
         tradeoff: LoadOrRecompute,
         shadows: ShadowSampler,
+        decisions: Decisions,
         clock: Callable[[], float],
     ) -> None:
         """Take what lookups need.
@@ -45,6 +48,7 @@ class Lookup:
             rules: What does not change.
             tradeoff: Chooses what to do with a hit.
             shadows: Chooses which of the loads are computed and compared instead.
+            decisions: Hears of hits that are not loaded.
             clock: Monotonic time in seconds.
         """
         self._matcher = matcher
@@ -53,6 +57,7 @@ class Lookup:
         self._block_tokens = rules.shape.block_tokens
         self._tradeoff = tradeoff
         self._shadows = shadows
+        self._decisions = decisions
         self._clock = clock
 
     def find(self, state: RequestState, num_computed: int, num_tokens: int) -> Match:
@@ -92,6 +97,16 @@ class Lookup:
         state.counts.reason = MissReason.NOT_FOUND if num_found < len(blocks) else ""
         return self._take(state, blocks, lease) if num_found else NO_MATCH
 
+    def keys_ahead(self, state: RequestState) -> bytes:
+        """The keys that a request will be looked up by, if that is known while it waits."""
+        if state.uncached or not state.may_load or self._matcher.bypassed:
+            return b""
+        namespace = self.namespace(state)
+        blocks = loadable_blocks(0, len(state.tokens), self._block_tokens)
+        if namespace is None or not blocks:
+            return b""
+        return state.keys(blocks, namespace.identity.digest, self._block_tokens)
+
     def namespace(self, state: RequestState) -> Resolution | None:
         """A request's namespace if it is known; once it never will be, the request is uncached."""
         if state.resolution is None:
@@ -106,8 +121,11 @@ class Lookup:
         num_blocks = lease.num_blocks
         if state.choice is None:
             state.choice = self._tradeoff.choose(num_blocks)
-            if state.choice is Choice.LOAD and self._shadows.choose():
+            if state.choice is Choice.RECOMPUTE:
+                self._decisions.recompute(state)
+            elif self._shadows.choose():
                 state.choice = Choice.SHADOW
+                self._decisions.recompute(state, LoadWay.SHADOW)
         if state.choice is not Choice.LOAD:
             lease.release()
             is_shadow = state.choice is Choice.SHADOW

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from kvext.connector.shadow import CheckReport
 from kvext.protocol.digest import WeightsSnapshot
+from kvext.protocol.transfer import LoadWay
 
 __all__ = ["AdapterRead", "LoadReport", "StoreReport", "WorkerReport"]
 
@@ -34,7 +35,8 @@ class LoadReport:
         loaded_bytes: Bytes copied for the loaded blocks.
         seconds: Time the copy took.
         failures: Blocks that failed, by reason.
-        is_async: Whether it ran beside the steps, not within one.
+        way: How the blocks came in.
+        waited_s: With `LoadWay.LAYERWISE`, time that the step stood still for them.
     """
 
     load_id: int
@@ -44,7 +46,18 @@ class LoadReport:
     loaded_bytes: int
     seconds: float
     failures: Mapping[str, int] = field(default_factory=dict)
-    is_async: bool = False
+    way: LoadWay = LoadWay.BLOCKING
+    waited_s: float = 0.0
+
+    @property
+    def cost_s(self) -> float:
+        """What the request paid: the copy, or what of it did not hide."""
+        return self.waited_s if self.way is LoadWay.LAYERWISE else self.seconds
+
+    @property
+    def stall_s(self) -> float:
+        """What the engine's step paid."""
+        return 0.0 if self.way is LoadWay.ASYNC else self.cost_s
 
 
 @dataclass(frozen=True, slots=True)

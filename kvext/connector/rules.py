@@ -67,6 +67,7 @@ class PlanRules:
             compared that is not offered, so 0 without `store`.
         always_load: Load what is found even where computing it is expected to be faster.
         lease_s: How long a load may take.
+        queued_blocks: Most blocks that are pinned for requests in the engine's queue.
         adapter_wait_s: How long a request may wait for its adapter's digest.
     """
 
@@ -79,6 +80,7 @@ class PlanRules:
     always_load: bool = False
     lease_s: float = 30.0
     adapter_wait_s: float = 20.0
+    queued_blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

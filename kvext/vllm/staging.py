@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kvext.connector.mover import WholeMover
 from kvext.errors import CopyStalled
 from kvext.kernels import CopyEngine, Mark, open_engine
 from kvext.pool import Pages
@@ -23,12 +24,26 @@ from kvext.protocol.layout import RecordShape
 from kvext.protocol.tier import REF_BYTES, Tier
 from kvext.protocol.transfer import StoreOutcome
 
-__all__ = ["StagedMover"]
+__all__ = ["StagedMover", "open_beside_vllm"]
 
 _STAGING_BYTES = 32 << 20
 _NUM_BUFFERS = 2
 _DEADLINE_S = 30.0
 """A copy takes a millisecond: whatever lasts this long is a device that hangs."""
+
+
+def open_beside_vllm(tensors: Sequence[torch.Tensor], max_records: int) -> CopyEngine:
+    """An engine whose copies come after what vLLM's worker has enqueued; see `open_engine`.
+
+    Call it in the thread that runs the model.
+    """
+    if tensors[0].device.type == "cuda":
+        from vllm.utils.torch_utils import current_stream  # noqa: PLC0415 - only with a GPU
+
+        # vLLM computes on a stream that it makes at first need. A thread that loads cannot see
+        # it, so it has to be there and known before.
+        current_stream()
+    return open_engine(tensors, max_records)
 
 
 @dataclass(slots=True)
@@ -46,7 +61,7 @@ class _Buffer:
     mark: Mark | None = None
 
 
-class StagedMover:
+class StagedMover(WholeMover):
     """Moves blocks between a tier and tensors that the tier cannot address."""
 
     def __init__(
@@ -55,9 +70,9 @@ class StagedMover:
         tensors: Sequence[torch.Tensor],
         shape: RecordShape,
         staging_bytes: int = _STAGING_BYTES,
-        make_engine: Callable[[Sequence[torch.Tensor], int], CopyEngine] = open_engine,
+        make_engine: Callable[[Sequence[torch.Tensor], int], CopyEngine] = open_beside_vllm,
     ) -> None:
-        """Take the buffers; call it where the engine's own stream is the current one.
+        """Take the buffers.
 
         Args:
             tier: Where blocks are kept.

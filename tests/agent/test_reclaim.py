@@ -99,6 +99,21 @@ def test_pinned_records_stay_and_others_go_in_their_place(pool: Pool) -> None:
         lease.release()
 
 
+def test_ranking_that_insists_on_pinned_records_is_asked_for_more(pool: Pool) -> None:
+    keeper = Keeper(lambda _: Poison())  # always the first ones
+    count = pool.num_extents
+    _store(pool, 0, count)
+    first = set(Records.of(pool.records()).keys[: count // 2].tolist())
+    leases = [pool.match(key_of(number), SHAPE) for number in first]
+    for _ in range(4):
+        keeper.perform(pool)
+        keeper.clock.advance(1)
+    assert pool.num_free >= 0.1 * count
+    assert first <= set(_held(pool, count))
+    for lease in leases:
+        lease.release()
+
+
 def test_pool_that_is_pinned_as_a_whole_is_looked_at_once_an_interval(pool: Pool) -> None:
     keeper = Keeper()
     count = pool.num_extents

@@ -235,3 +235,12 @@ def test_companion_whose_engine_is_gone_ends_without_making_a_pool(tmp_path: Pat
     )
     assert "neither the engine nor the pool" in run.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_creation_that_is_broken_off_gives_its_memory_back(tmp_path: Path) -> None:
+    with AgentProcess(tmp_path, "--size", "1GiB") as agent:
+        _until(lambda: any(tmp_path.iterdir()))
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.process.wait(WAIT_S) in (0, 128 + signal.SIGTERM)
+        if agent.process.returncode:
+            assert list(tmp_path.iterdir()) == []

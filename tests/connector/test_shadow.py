@@ -141,6 +141,7 @@ def test_a_shadow_computes_what_it_would_have_loaded_and_finds_it_right() -> Non
     assert (counts["pool_tokens"], counts["loaded_blocks"]) == (0, 0)
     assert counts["reason"] == MissReason.SHADOW
     assert counts["verified"] == {"identical": NUM_BLOCKS}
+    assert counts["loads"] == {"shadow": 1}
     assert counts["existing_blocks"] == NUM_BLOCKS
     assert engine.condemned == []
     assert engine.tier.num_pins == 0
@@ -309,7 +310,7 @@ def test_a_failure_is_logged_as_an_error_with_what_to_do(
 
 def test_nothing_is_compared_in_the_step_of_a_failed_load(bench: Bench) -> None:
     transfers = Transfers(
-        AbsentMover(), Edge(), lambda _: True, lambda: 0.0, bench.executor, bench.checks
+        AbsentMover(), Edge(), lambda _: True, lambda: 0.0, bench.executor, shadow=bench.checks
     )
     plan = StepPlan((LoadJob(1, "r", b"", (4,), is_async=False),), (shadow_of(8),))
     transfers.start(plan)
@@ -321,7 +322,7 @@ def test_nothing_is_compared_in_the_step_of_a_failed_load(bench: Bench) -> None:
 
 def test_checks_reach_the_report_when_they_have_ended(bench: Bench) -> None:
     transfers = Transfers(
-        AbsentMover(), Edge(), lambda _: True, lambda: 0.0, bench.executor, bench.checks
+        AbsentMover(), Edge(), lambda _: True, lambda: 0.0, bench.executor, shadow=bench.checks
     )
     transfers.save(StepPlan((), (shadow_of(8), SaveJob("s", b"k" * 32, b"n" * 32, (9,)))))
     first = transfers.take_report()

@@ -14,6 +14,7 @@ from random import Random
 import numpy as np
 
 from kvext.connector.adapters import AdapterBook
+from kvext.connector.admission import StoreJudge
 from kvext.connector.edge import Edge
 from kvext.connector.identity import DigestQueue, Identity
 from kvext.connector.mover import DirectMover
@@ -29,6 +30,7 @@ from kvext.testing.tier import FakePages, FakeTier
 from tests.connector.attentive import AttentivePlanner
 from tests.connector.toy_parts import (
     BLOCK_TOKENS,
+    LAYERS,
     LAYOUT,
     MODEL,
     PIECE_BYTES,
@@ -68,9 +70,18 @@ def no_adapter(path: str) -> WeightsSnapshot:
 
 
 class ToyEngine:
-    """Planner and transfers around a toy forward pass."""
+    """Planner and transfers around a toy forward pass.
 
-    def __init__(
+    Attributes:
+        queued_blocks: Most blocks that are pinned for requests that it cannot admit yet.
+        waits: Whether it waits for each layer before it computes.
+        judge: Says what is worth storing.
+    """
+
+    queued_blocks = 0
+    judge: StoreJudge | None = None
+
+    def __init__(  # noqa: PLR0913 - each argument is one circumstance
         self,
         tier: FakeTier,
         *,
@@ -80,6 +91,7 @@ class ToyEngine:
         chunk_blocks: int = 4,
         token_s: float = 0.0,
         clock: ManualClock | None = None,
+        layerwise: bool = False,
         shadow_share: float = 0.0,
     ) -> None:
         self.condemned: list[bytes] = []
@@ -92,7 +104,10 @@ class ToyEngine:
         self.responses: dict[str, dict[str, object]] = {}
         self.forgotten: set[int] = set()
         self.edge = Edge()
-        self._pages = FakePages((np.zeros((num_blocks, PIECE_BYTES), np.uint8),))
+        self.waits = True
+        self._pages = FakePages(
+            tuple(np.zeros((num_blocks, PIECE_BYTES // len(LAYERS)), np.uint8) for _ in LAYERS)
+        )
         self._free = deque(range(num_blocks))
         self._owners: dict[int, int] = {}
         self._cached: dict[tuple[int, ...], int] = {}
@@ -100,11 +115,17 @@ class ToyEngine:
         self._chunk_blocks = chunk_blocks
         self._results: deque[StepResult] = deque()
         self._executor = ManualExecutor()
-        mover = DirectMover(tier, self._pages, SHAPE, PIECE_BYTES)
+        layers = LAYERS if layerwise else {}
+        mover = DirectMover(tier, self._pages, SHAPE, PIECE_BYTES, layers)
         verifier = ToyVerifier(tier, self._pages)
-        shadow = ShadowChecks(verifier, self._condemn, self.edge, self._comparer)
         self.transfers = Transfers(
-            mover, self.edge, lambda _: True, self.clock, self._executor, shadow
+            mover,
+            self.edge,
+            lambda _: True,
+            self.clock,
+            self._executor,
+            layerwise_from_bytes=PIECE_BYTES,
+            shadow=ShadowChecks(verifier, self._condemn, self.edge, self._comparer),
         )
         self.planner = self._make_planner(async_loads=async_loads)
 
@@ -118,10 +139,19 @@ class ToyEngine:
             PIECE_BYTES,
             async_loads=async_loads,
             lease_s=10.0,
+            queued_blocks=self.queued_blocks,
             shadow_share=self._shadow_share,
         )
-        draw = Random(4).random  # noqa: S311 - a machine's lives must be replayed
-        return AttentivePlanner(self.tier, self, namespaces, rules, self.clock, extend_keys, draw)
+        return AttentivePlanner(
+            self.tier,
+            self,
+            namespaces,
+            rules,
+            self.clock,
+            extend_keys,
+            judge=self.judge,
+            draw=Random(4).random,  # noqa: S311 - a machine's lives must be replayed
+        )
 
     def _condemn(self, namespace: bytes) -> str:
         self.condemned.append(namespace)
@@ -286,6 +316,8 @@ class ToyEngine:
 
     def _run(self, plan: StepPlan, scheduled: dict[str, int]) -> None:
         self.transfers.start(plan)
+        for layer in LAYERS if self.waits else ():
+            self.transfers.wait_for_layer(layer)
         for name, count in scheduled.items():
             request = self.requests[name]
             self._forward(request, request.num_computed + count)

@@ -11,6 +11,6 @@ collect_ignore_glob: list[str] = []
 if importlib.util.find_spec("torch") is None:
     collect_ignore_glob.append("*")
 if importlib.util.find_spec("triton") is None:
-    collect_ignore_glob += ["test_compile.py", "test_interpreter.py"]
+    collect_ignore_glob += ["test_compile.py", "test_interpreter.py", "test_launch.py"]
 if os.environ.get("TRITON_INTERPRET") != "1":
     collect_ignore_glob.append("interpreted/*")

@@ -20,8 +20,7 @@ pytest.importorskip("torch", reason="needs the engine's tensor library")
 
 import torch
 
-from kvext.kernels import open_engine
-from kvext.vllm.staging import StagedMover
+from kvext.vllm.staging import StagedMover, open_beside_vllm
 from tests.kernels.late_device import LateDevice
 
 NUM_BLOCKS, NUM_LAYERS = 12, 3
@@ -70,7 +69,7 @@ MakeEngine = Callable[..., Any]
 
 
 def in_order() -> MakeEngine:
-    return open_engine
+    return open_beside_vllm
 
 
 def late() -> MakeEngine:
