@@ -21,6 +21,7 @@ __all__ = [
     "judge",
     "tolerance_of",
     "unforeseeable",
+    "worse",
 ]
 
 _LIVE_DIVISOR = 4
@@ -79,6 +80,13 @@ def judge(difference: Difference, tolerance: Tolerance) -> Verdict:
     """What a difference means; one that is not a number is a failure."""
     is_close = difference.rms <= tolerance.rms and difference.peak <= tolerance.peak
     return Verdict.TOLERATED if is_close else Verdict.FAILED
+
+
+def worse(one: Difference | None, other: Difference | None) -> Difference | None:
+    """The larger of each figure; None only if there is neither."""
+    if one is None or other is None:
+        return one or other
+    return Difference(max(one.rms, other.rms), max(one.peak, other.peak))
 
 
 def choose_blocks(known: bytes, limit: int, draw: Callable[[], float]) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from kvext.connector.shadow import (
     choose_blocks,
     judge,
     tolerance_of,
+    worse,
 )
 from kvext.connector.shadow_checks import Comparison
 from kvext.errors import PoolLockTimeout
@@ -100,7 +101,7 @@ class TorchVerifier:
         for start in range(0, len(names), step):
             part = self._compare_some(names[start : start + step], engine_BR[start : start + step])
             verdicts += part.verdicts
-            worst = _worse(worst, part.worst)
+            worst = worse(worst, part.worst)
         return Comparison(verdicts, worst)
 
     def _compare_some(self, names: Sequence[bytes], engine_BR: torch.Tensor) -> Comparison:
@@ -123,7 +124,7 @@ class TorchVerifier:
         worst: Difference | None = None
         for row, found in zip(others, differences, strict=True):
             verdicts[row] = judge(found, self._tolerance)
-            worst = _worse(worst, found)
+            worst = worse(worst, found)
         return Comparison(verdicts, worst)
 
     def _read(self, names: Sequence[bytes], record_BR: torch.Tensor) -> list[int]:
@@ -206,12 +207,6 @@ def condemn(pool: Pool, namespace: bytes) -> str:
 def _ratio(apart_BL: torch.Tensor, whole_BL: torch.Tensor) -> torch.Tensor:
     """`apart / whole`, with 0 / 0 as none."""
     return torch.where(apart_BL == 0, apart_BL, apart_BL / whole_BL)
-
-
-def _worse(one: Difference | None, other: Difference | None) -> Difference | None:
-    if one is None or other is None:
-        return one or other
-    return Difference(max(one.rms, other.rms), max(one.peak, other.peak))
 
 
 def _name(dtype: torch.dtype) -> str:
