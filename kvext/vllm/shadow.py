@@ -67,7 +67,7 @@ class TorchVerifier:
             draw: A random number in [0, 1).
         """
         self._pool = pool
-        self._tensors = tensors
+        self._tensors = [_plain(kv_BHNC) for kv_BHNC in tensors]
         self._shape = shape
         self._element = element
         self._tolerance = None if element is None else tolerance_of(_name(element))
@@ -202,6 +202,11 @@ def condemn(pool: Pool, namespace: bytes) -> str:
             time.sleep(_RETRY_S)
     digest = namespace.hex()
     return next((use.label for use in pool.namespaces() if use.digest == digest), "") or "unnamed"
+
+
+def _plain(kv_BHNC: torch.Tensor) -> torch.Tensor:
+    """The same bytes in a type that every device can gather, which fp8 is not."""
+    return kv_BHNC.view(torch.uint8) if kv_BHNC.element_size() == 1 else kv_BHNC
 
 
 def _ratio(apart_BL: torch.Tensor, whole_BL: torch.Tensor) -> torch.Tensor:
