@@ -9,9 +9,10 @@ from kvext.connector.namespaces import NamespaceBook, Resolution
 from kvext.connector.plan import loadable_blocks
 from kvext.connector.request import PendingMatch, RequestState
 from kvext.connector.rules import NO_MATCH, Match, Matcher, PlanRules
+from kvext.connector.shadow import ShadowSampler
 from kvext.connector.tradeoff import Choice, LoadOrRecompute
 from kvext.protocol.tier import Lease
-from kvext.protocol.transfer import MissReason
+from kvext.protocol.transfer import LoadWay, MissReason
 
 __all__ = ["Lookup"]
 
@@ -26,6 +27,7 @@ class Lookup:
         "_matcher",
         "_namespaces",
         "_rules",
+        "_shadows",
         "_tradeoff",
     )
 
@@ -35,6 +37,7 @@ class Lookup:
         namespaces: NamespaceBook,
         rules: PlanRules,
         tradeoff: LoadOrRecompute,
+        shadows: ShadowSampler,
         decisions: Decisions,
         clock: Callable[[], float],
     ) -> None:
@@ -45,6 +48,7 @@ class Lookup:
             namespaces: Resolves a request's subject.
             rules: What does not change.
             tradeoff: Chooses what to do with a hit.
+            shadows: Chooses which of the loads are computed and compared instead.
             decisions: Hears of hits that are not loaded.
             clock: Monotonic time in seconds.
         """
@@ -53,6 +57,7 @@ class Lookup:
         self._rules = rules
         self._block_tokens = rules.shape.block_tokens
         self._tradeoff = tradeoff
+        self._shadows = shadows
         self._decisions = decisions
         self._clock = clock
 
@@ -138,9 +143,13 @@ class Lookup:
             state.choice = self._tradeoff.choose(num_blocks, num_bytes)
             if state.choice is Choice.RECOMPUTE:
                 self._decisions.recompute(state)
-        if state.choice is Choice.RECOMPUTE:
+            elif self._shadows.choose():
+                state.choice = Choice.SHADOW
+                self._decisions.recompute(state, LoadWay.SHADOW)
+        if state.choice is not Choice.LOAD:
             lease.release()
-            state.counts.reason = MissReason.RECOMPUTE_FASTER
+            is_shadow = state.choice is Choice.SHADOW
+            state.counts.reason = MissReason.SHADOW if is_shadow else MissReason.RECOMPUTE_FASTER
             return NO_MATCH
         # A worker learns which adapter the engine read only when the engine runs it.
         is_async = self._rules.async_loads and state.subject.adapter is None

@@ -12,6 +12,7 @@ from kvext.connector.places import place_in_group
 from kvext.connector.plan import SaveJob, saveable_blocks
 from kvext.connector.request import RequestState
 from kvext.connector.rules import EngineBlocks, PlanRules
+from kvext.connector.tradeoff import Choice
 
 __all__ = ["Offers"]
 
@@ -148,6 +149,10 @@ class Offers:
 
     def _save(self, request_id: str, state: RequestState, after: int) -> SaveJob | None:
         """Offer what is not offered yet of a request's first `after` tokens."""
+        is_shadow = state.choice is Choice.SHADOW
+        if is_shadow:  # the engine's own hit may come from the tier and proves nothing
+            num_local = state.local_tokens // self._block_tokens
+            state.next_save = max(state.next_save, num_local)
         start = state.next_save
         stop = saveable_blocks(len(state.tokens), after, self._block_tokens)
         if stop <= start:
@@ -156,7 +161,7 @@ class Offers:
         if namespace is None:
             return None
         digest = namespace.identity.digest
-        if self._gate is not None:
+        if self._gate is not None and not is_shadow:
             state.next_save = stop
             stop = self._gate.limit(state, digest, stop)
             if stop <= start:
@@ -174,9 +179,8 @@ class Offers:
             return None
         state.counts.unreported_stores += len(block_ids)
         self._last_save_id += 1
-        return SaveJob(
-            request_id, keys, digest, block_ids, namespace.guard, self._last_save_id, start
-        )
+        save_id, guard = self._last_save_id, namespace.guard
+        return SaveJob(request_id, keys, digest, block_ids, guard, save_id, start, is_shadow)
 
     def _blocks(
         self, request_id: str, state: RequestState, blocks: range, namespace: bytes

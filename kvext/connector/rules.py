@@ -82,6 +82,8 @@ class PlanRules:
         sync_loads: Whether blocks may come in within a step; not if the engine plans a step before
             it has heard of the last one.
         store: Whether anything is saved.
+        shadow_share: Of all hits, those that are computed and compared instead; nothing is
+            compared that is not offered, so 0 without `store`.
         always_load: Load what is found even where computing it is expected to be faster.
         lease_s: How long a load may take.
         queued_blocks: Most blocks that are pinned for requests in the engine's queue.
@@ -97,6 +99,7 @@ class PlanRules:
     async_loads: bool = False
     sync_loads: bool = True
     store: bool = True
+    shadow_share: float = 0.0
     always_load: bool = False
     lease_s: float = 30.0
     adapter_wait_s: float = 20.0

@@ -33,6 +33,8 @@ class Choice(Enum):
 
     LOAD = "load"
     RECOMPUTE = "recompute"
+    SHADOW = "shadow"
+    """Compute it, to compare the result with what was found; never what is faster."""
 
 
 class Rate:

@@ -176,6 +176,10 @@ class FakeTier:
         """Let the record be gone, as if it had been evicted."""
         del self._records[key, shape.packed]
 
+    def rewrite(self, key: bytes, shape: RecordShape, data: bytes) -> None:
+        """Let the record hold other bytes from now on, with the right checksum of them."""
+        self._records[key, shape.packed].data = data
+
     def match(self, keys: bytes, shape: RecordShape) -> FakeLease:
         """Pin the longest prefix of `keys` that is stored in this shape."""
         found: list[_Record] = []

@@ -42,12 +42,15 @@ def plan_rules(
     # vLLM takes back one step when a synchronous load has failed. With asynchronous scheduling the
     # next one runs already; and of several groups it cannot be told which block has failed.
     between = bool(vllm_config.scheduler_config.async_scheduling) or bool(groups)
+    stores = config.store and transfer is not None and transfer.is_kv_producer
     return PlanRules(
         RecordShape(attention_spec(kv_cache_config).block_size),
         sum(handshake.group_bytes) or handshake.record_bytes,
         async_loads=between or config.load == "async",
         sync_loads=not between,
-        store=config.store and transfer is not None and transfer.is_kv_producer,
+        store=stores,
+        # What a window has dropped cannot be compared any more.
+        shadow_share=config.shadow_share if stores and not groups else 0.0,
         always_load=config.always_load,
         lease_s=config.lease_s,
         adapter_wait_s=config.digest_wait_s,

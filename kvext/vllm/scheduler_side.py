@@ -262,9 +262,7 @@ class SchedulerSide:
                 lambda path: adapter_digest(path, self._vllm_config.lora_config),
             ),
             model_label(self._vllm_config),
-            lambda digest, label: self._edge.attempt(
-                "name a namespace", lambda: pool.name_namespace(digest, label), None
-            ),
+            partial(self._name_namespace, pool),
         )
         make_group_keys = partial(
             GroupKeys,
@@ -282,6 +280,14 @@ class SchedulerSide:
             make_group_keys,
             judge=make_store_judge(self._config, pool, rules.shape.block_tokens),
         )
+
+    def _name_namespace(self, pool: Pool, digest: bytes, label: str, weights: bytes) -> bool:
+        def name() -> bool:
+            pool.name_namespace(digest, label, weights)
+            return True
+
+        was_named = False
+        return self._edge.attempt("name a namespace", name, was_named)
 
     def _await_digest(self, model: ModelIdentity, wait_s: float) -> None:
         identity: Identity = model.wait(wait_s)

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,8 @@ from kvext.connector.joint_mover import JointMover
 from kvext.connector.mover import AbsentMover, BlockMover, DirectMover
 from kvext.connector.plan import AdapterGuard, StepPlan
 from kvext.connector.report import WorkerReport
+from kvext.connector.shadow import unforeseeable
+from kvext.connector.shadow_checks import ShadowChecks
 from kvext.connector.transfers import LAYERWISE_FROM_BYTES, Transfers
 from kvext.errors import KvextError
 from kvext.pool import Pages, Pool, roam
@@ -23,6 +26,7 @@ from kvext.vllm.adapter_watch import AdapterWatch
 from kvext.vllm.identity import model_label
 from kvext.vllm.memory import EngineMemory, MemoryRefusal, describe_memory
 from kvext.vllm.messages import KvextHandshake
+from kvext.vllm.shadow import TorchVerifier, condemn, element_type
 from kvext.vllm.staging import StagedMover
 from kvext.vllm.support import drops_blocks, group_shapes, refusal
 
@@ -54,6 +58,7 @@ class WorkerSide:
         # One thread is enough: it copies natively, and its thread starts with the first load.
         # It leaves the core that vLLM has bound this thread to, where it would slow computing down.
         self._executor = ThreadPoolExecutor(1, "kvext-load", initializer=roam)
+        self._comparer = ThreadPoolExecutor(1, "kvext-shadow", initializer=roam)
         self._transfers = self._make_transfers(AbsentMover())
         self.handshake = KvextHandshake(refusal="the worker could not attach; see its log")
 
@@ -78,7 +83,8 @@ class WorkerSide:
         if self._vllm_config.lora_config is not None:
             self._watch = AdapterWatch()
             self._watch.open()
-        self._transfers = self._make_transfers(self._make_mover(pool, memory))
+        shadow = None if memory.groups else self._make_shadow(pool, memory)
+        self._transfers = self._make_transfers(self._make_mover(pool, memory), shadow)
         group_bytes = tuple(group.record_bytes for group in memory.groups)
         self.handshake = KvextHandshake(memory.layout, memory.record_bytes, group_bytes)
 
@@ -124,7 +130,8 @@ class WorkerSide:
     def close(self) -> None:
         """Finish the copy that runs, detach from the pool."""
         self._transfers.close()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._executor, self._comparer):
+            threads.shutdown(wait=True, cancel_futures=True)
         self._transfers = self._make_transfers(AbsentMover())
         if self._watch is not None:
             self._watch.close()
@@ -137,7 +144,7 @@ class WorkerSide:
             return MemoryRefusal(reason)
         return describe_memory(kv_caches, self._vllm_config, self._kv_cache_config)
 
-    def _make_transfers(self, mover: BlockMover) -> Transfers:
+    def _make_transfers(self, mover: BlockMover, shadow: ShadowChecks | None = None) -> Transfers:
         return Transfers(
             mover,
             self._edge,
@@ -148,7 +155,19 @@ class WorkerSide:
             layerwise_from_bytes=(
                 math.inf if self._config.load == "blocking" else LAYERWISE_FROM_BYTES
             ),
+            shadow=shadow,
         )
+
+    def _make_shadow(self, pool: Pool, memory: EngineMemory) -> ShadowChecks:
+        verifier = TorchVerifier(
+            pool,
+            memory.tensors,
+            group_shapes(self._kv_cache_config)[0],
+            element_type(self._vllm_config, memory.tensors[0]),
+            unforeseeable,
+        )
+        release = f"kvext pool release {self._config.pool_name} --folder {pool.path.parent}"
+        return ShadowChecks(verifier, partial(condemn, pool), self._edge, self._comparer, release)
 
     def _make_mover(self, pool: Pool, memory: EngineMemory) -> BlockMover:
         shapes = group_shapes(self._kv_cache_config)

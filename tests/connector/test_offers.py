@@ -124,7 +124,7 @@ class Numbers:
 
 def make_planner(numbers: Numbers, model: Callable[[], Identity], block_tokens: int) -> Planner:
     book = AdapterBook(DigestQueue(Edge()), no_adapter, lambda _: b"")
-    namespaces = NamespaceBook(model, LAYOUT, book, "numbers", lambda *_: None)
+    namespaces = NamespaceBook(model, LAYOUT, book, "numbers", lambda *_: True)
     rules = PlanRules(RecordShape(block_tokens), 1)
     return AttentivePlanner(FakeTier(), numbers, namespaces, rules, ManualClock(), extend_keys)
 

@@ -147,7 +147,7 @@ class HybridEngine:
         )
         adapters = AdapterBook(DigestQueue(self.edge), no_adapter, lambda _: b"")
         namespaces = NamespaceBook(
-            lambda: Identity.known(MODEL), LAYOUT, adapters, "toy", lambda *_: None
+            lambda: Identity.known(MODEL), LAYOUT, adapters, "toy", lambda *_: True
         )
         rules = PlanRules(
             RecordShape(BLOCK_TOKENS),
