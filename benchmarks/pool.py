@@ -125,16 +125,21 @@ def prompt_figures(folder: Path) -> dict[str, object]:
     }
 
 
+def engine_memory(num_bytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Random bytes that begin at a multiple of 64, as torch allocates KV tensors."""
+    memory = np.empty(num_bytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    memory[start : start + num_bytes] = np.frombuffer(random.bytes(num_bytes), np.uint8)
+    return memory[start : start + num_bytes]
+
+
 def copy_figures(folder: Path, piece_bytes: int, num_layers: int) -> dict[str, object]:
     """Scattered loads and stores of one record shape, with memcpy between every two of them."""
     record_bytes = piece_bytes * num_layers
     num_blocks = TOTAL_BYTES // record_bytes
     path = folder / f"kvext-copy-{piece_bytes}.pool"
     create_region(path, 2 * TOTAL_BYTES + 64 * MIB, Pool.initialise)
-    layers = [
-        np.frombuffer(random.bytes(piece_bytes * num_blocks), np.uint8).copy()
-        for _ in range(num_layers)
-    ]
+    layers = [engine_memory(piece_bytes * num_blocks) for _ in range(num_layers)]
     pages = Pages([layer.ctypes.data for layer in layers], [piece_bytes] * num_layers, num_blocks)
     flat = np.ones(record_bytes * num_blocks, np.uint8)
     shared = np.memmap(path, np.uint8, "r+", offset=TOTAL_BYTES, shape=flat.shape)

@@ -1,4 +1,4 @@
-// The two inner loops, XXH3 and a streaming copy, with the instruction set chosen at start.
+// The inner loops, XXH3 and a streaming copy, with the instruction set chosen at start.
 #pragma once
 #include <cstddef>
 
@@ -6,11 +6,21 @@
 
 namespace kvext {
 
+// Room for an unfinished XXH3 of any instruction set.
+struct alignas(64) HashState {
+  u8 bytes[640];
+};
+
 struct ByteOps {
   const char* name;
   u64 (*hash64)(const void* bytes, std::size_t n);
-  // Copies past the cache: a load's destination is read much later, and fetching its old contents
-  // first (as ordinary stores do) costs about a third of the bandwidth. Call stream_fence() once after.
+  // The same hash of bytes that lie in several places: begin, add each part, end.
+  void (*hash_begin)(HashState& state);
+  void (*hash_add)(HashState& state, const void* bytes, std::size_t n);
+  u64 (*hash_end)(const HashState& state);
+  // Copies past the cache: the destination is read much later, and fetching its old contents first (as
+  // ordinary stores do) costs about a third of the bandwidth. Leaves `from` in the cache. Call
+  // stream_fence() once after, before anybody may be told of the bytes.
   void (*stream_copy)(u8* to, const u8* from, std::size_t n);
 };
 

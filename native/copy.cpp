@@ -15,8 +15,9 @@ class RecordHash {
     const u64 head[6] = {key.word[0], key.word[1], key.word[2], key.word[3], shape, length};
     value_ = hash64(head, sizeof head);
   }
-  void add(const u8* chunk, u64 n) {
-    const u64 pair[2] = {value_, hash64(chunk, n)};
+  void add(const u8* chunk, u64 n) { fold(hash64(chunk, n)); }
+  void fold(u64 chunk_hash) {
+    const u64 pair[2] = {value_, chunk_hash};
     value_ = hash64(pair, sizeof pair);
   }
   u64 value() const { return value_; }
@@ -53,14 +54,26 @@ template <class Step> void for_each_chunk(u64 length, Step step) {
 
 }  // namespace
 
+// Both hash a chunk after its copy, which is the faster reader of memory, and at the place that it was
+// copied from: that is in the cache, where the destination is not.
 u64 gather(const Pages& pages, u64 block, const Key& key, u32 shape, u8* record) {
+  const ByteOps& ops = byte_ops();
   RecordHash hash(key, shape, pages.record_bytes);
   PieceCursor cursor(pages, block);
   for_each_chunk(pages.record_bytes, [&](u64 at, u64 n) {
     u8* to = record + at;
-    cursor.advance(n, [&](const u8* from, u64 step) { std::memcpy(to, from, step), to += step; });
-    hash.add(record + at, n);
+    HashState chunk;
+    u64 chunk_hash = 0;
+    cursor.advance(n, [&](const u8* from, u64 step) {
+      ops.stream_copy(to, from, step);
+      if (step == n) return chunk_hash = ops.hash64(from, n), void();
+      if (to == record + at) ops.hash_begin(chunk);
+      ops.hash_add(chunk, from, step);
+      to += step;
+    });
+    hash.fold(to == record + at ? chunk_hash : ops.hash_end(chunk));
   });
+  stream_fence();
   return hash.value();
 }
 
@@ -69,8 +82,8 @@ u64 scatter(const Pages& pages, u64 block, const Key& key, u32 shape, const u8* 
   PieceCursor cursor(pages, block);
   for_each_chunk(pages.record_bytes, [&](u64 at, u64 n) {
     const u8* from = record + at;
-    hash.add(from, n);
     cursor.advance(n, [&](u8* to, u64 step) { byte_ops().stream_copy(to, from, step), from += step; });
+    hash.add(record + at, n);
   });
   stream_fence();
   return hash.value();
