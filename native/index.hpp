@@ -37,6 +37,7 @@ class Index {
 
  private:
   bool matches(const Slot& slot, const Key& key, u32 shape) const;
+  bool readable(u16 name_space) const;
   bool is(u64 at, SlotState state) const;
   bool holds_together(u64 gap) const;
   void empty_as(u64 at, SlotState state) const;
@@ -50,6 +51,10 @@ inline bool Index::matches(const Slot& s, const Key& key, u32 shape) const {
   return differs == 0;
 }
 
+inline bool Index::readable(u16 name_space) const {
+  return name_space < kMaxNamespaces && load_acquire(region_.name_space(name_space).state) == NamespaceState::live;
+}
+
 inline Found Index::find(const Key& key, u32 shape) const {
   constexpr int kReadTries = 8;
   u64 at = key.word[0] & mask_;
@@ -61,9 +66,11 @@ inline Found Index::find(const Key& key, u32 shape) const {
       if (state_of(word) != SlotState::committed) break;
       const bool same = matches(s, key, shape);
       const u32 extent = load_relaxed(s.extent);
+      const u16 name_space = load_relaxed(s.name_space);
       std::atomic_thread_fence(std::memory_order_acquire);
       if (load_relaxed(s.state) != word) continue;
-      if (same && extent < region_.geometry().num_extents) return {at, word, extent};
+      // Behind a fenced record there may be a newer one of the same key.
+      if (same && region_.has_extent(extent) && readable(name_space)) return {at, word, extent};
       break;
     }
   }
@@ -79,7 +86,7 @@ inline Index::Probe Index::probe(const Key& key, u32 shape) const {
     const bool empty = state == SlotState::free || state == SlotState::tombstone;
     if (empty && first_empty.place == Place::full) first_empty = {Place::empty, at};
     if (state == SlotState::free) break;
-    if ((state == SlotState::committed || state == SlotState::reserved) && matches(s, key, shape))
+    if ((state == SlotState::committed || state == SlotState::reserved) && matches(s, key, shape) && readable(load_relaxed(s.name_space)))
       return {state == SlotState::committed ? Place::present : Place::being_written, at};
   }
   return first_empty;

@@ -12,6 +12,7 @@
 
 #include "atomics.hpp"
 #include "fault.hpp"
+#include "steps.hpp"
 
 namespace kvext {
 namespace {
@@ -19,6 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr Seconds kLongestWait{24 * 3600.0};
+constexpr Seconds kWaitWhileStuck{0.002};
+constexpr u64 kShortestLease_ms = 20, kLongestLease_ms = 24 * 3600 * 1000;
 constexpr u64 kUnrepaired = ~u64{0};
 
 struct flock byte_range(short type, long long at) {
@@ -62,7 +65,13 @@ bool ByteLock::held_elsewhere() const {
 }
 
 std::optional<AllocationLock::Held> AllocationLock::acquire(u64 holder, Seconds wait) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::min(wait, kLongestWait));
+  if (is_stuck_.load(std::memory_order_relaxed)) wait = std::min(wait, kWaitWhileStuck);
+  auto held = try_until(holder, Clock::now() + std::chrono::duration_cast<Clock::duration>(std::min(wait, kLongestWait)));
+  is_stuck_.store(!held, std::memory_order_relaxed);
+  return held;
+}
+
+std::optional<AllocationLock::Held> AllocationLock::try_until(u64 holder, Clock::time_point deadline) {
   std::unique_lock threads(threads_, deadline);
   if (!threads) return std::nullopt;
   // Holders keep it for microseconds: yield a few times, then sleep a little longer each time.
@@ -77,27 +86,35 @@ std::optional<AllocationLock::Held> AllocationLock::acquire(u64 holder, Seconds 
     nap = std::min(nap * 2, std::chrono::microseconds(1000));
   }
   threads.release();  // Held unlocks it
+  step(Step::lock_taken);
   Held held(this);
   held.needs_recovery = load_relaxed(region_.super().lock_holder) != 0;
   store_release(region_.super().lock_holder, holder);
+  step(Step::lock_marked);
   return held;
 }
 
 void AllocationLock::release(bool needs_recovery) {
   store_release(region_.super().lock_holder, needs_recovery ? kUnrepaired : u64{0});
+  step(Step::lock_unmarked);
   byte_.unlock();
   threads_.unlock();
 }
 
 void Membership::enter(const std::string& label) {
   Process& row = region_.process(index_);
-  epoch_ = add_ordered(region_.super().epoch, u64{1}) + 1;
-  row.pid = static_cast<u32>(::getpid());
-  row.pid_namespace = own_pid_namespace();
+  u64 newest = load_relaxed(region_.super().epoch);
+  // A damaged counter must not hand out an epoch that somebody has.
+  for (u32 i = 0; i < kMaxProcesses; ++i) newest = std::max(newest, load_relaxed(region_.process(i).epoch));
+  const u64 epoch = newest + 1;
+  store_release(region_.super().epoch, epoch);
+  store_relaxed(row.pid, static_cast<u32>(::getpid()));
+  store_relaxed(row.pid_namespace, own_pid_namespace());
   std::memset(row.label, 0, sizeof row.label);
   std::memcpy(row.label, label.data(), std::min(label.size(), sizeof row.label - 1));
-  store_release(row.epoch, epoch_);
   beat();
+  epoch_.store(epoch, std::memory_order_relaxed);
+  store_release(row.epoch, epoch);
 }
 
 void Membership::leave() {
@@ -105,12 +122,21 @@ void Membership::leave() {
   byte_.unlock();
 }
 
-void Membership::beat() { store_relaxed(region_.process(index_).heartbeat_ms, boottime_ms()); }
+void Membership::beat() {
+  Process& row = region_.process(index_);
+  store_release(row.beat, load_relaxed(row.beat) + 1);
+  store_relaxed(row.beat_ms, boottime_ms());
+}
 
-bool Membership::in_force() const { return load_acquire(region_.process(index_).epoch) == epoch_; }
+bool Membership::in_force() const {
+  const u64 own = epoch();
+  return own != 0 && load_acquire(region_.process(index_).epoch) == own;
+}
 
 bool process_alive(const Region& region, u32 index) {
   return ByteLock(region.fd(), kProcessLockAt + index).held_elsewhere();
 }
+
+u64 lease_ms(const Region& region) { return std::clamp(load_relaxed(region.super().lease_ms), kShortestLease_ms, kLongestLease_ms); }
 
 }  // namespace kvext

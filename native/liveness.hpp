@@ -2,6 +2,7 @@
 // region's file: the kernel drops them at death, whatever the PID namespace. (A robust mutex compares
 // thread ids and was seen to report a living owner of another namespace as dead.)
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -47,37 +48,42 @@ class AllocationLock {
     AllocationLock* lock_;
   };
 
-  // `holder` is anything but 0. Empty when the deadline passed.
+  // `holder` is anything but 0. Empty when the deadline passed; after that, and until the lock is free
+  // again, callers hardly wait: who holds it for so long has stopped.
   std::optional<Held> acquire(u64 holder, Seconds wait);
 
  private:
+  std::optional<Held> try_until(u64 holder, std::chrono::steady_clock::time_point deadline);
   void release(bool needs_recovery);
   Region& region_;
   ByteLock byte_;
   std::timed_mutex threads_;
+  std::atomic<bool> is_stuck_{false};
 };
 
-// This process's row in the process table, from attach to detach.
+// This process's row in the process table, from attach to detach. A reaper that takes it for dead or hung
+// sets the row's epoch to 0: the process is fenced, and enters again under another epoch if it lives.
 class Membership {
  public:
   Membership(Region& region, u32 index) : region_(region), byte_(region.fd(), kProcessLockAt + index), index_(index) {}
   u32 index() const { return index_; }
-  u64 epoch() const { return epoch_; }
+  u64 epoch() const { return epoch_.load(std::memory_order_relaxed); }
   bool try_claim() { return byte_.try_lock(); }
   void enter(const std::string& label);
   void leave();
   void beat();
-  // False once somebody fenced this process by changing its row's epoch.
   bool in_force() const;
 
  private:
   Region& region_;
   ByteLock byte_;
   u32 index_;
-  u64 epoch_ = 0;
+  std::atomic<u64> epoch_{0};
 };
 
 bool process_alive(const Region& region, u32 index);
 u64 boottime_ms();
+// How long a process may be silent, within bounds that make sense whatever the region says.
+u64 lease_ms(const Region& region);
 
 }  // namespace kvext

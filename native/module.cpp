@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bindings.hpp"
 #include "bytes.hpp"
 #include "chain.hpp"
 #include "fault.hpp"
-#include "pool.hpp"
 
 namespace nb = nanobind;
 using namespace kvext;
@@ -20,28 +20,6 @@ using namespace kvext;
 namespace {
 
 nb::object fault_type;
-
-template <class T> std::pair<const T*, u64> items(const nb::bytes& bytes, const char* what) {
-  if (bytes.size() % sizeof(T) != 0)
-    throw nb::value_error((std::string(what) + " has " + std::to_string(bytes.size()) + " bytes, no multiple of " + std::to_string(sizeof(T))).c_str());
-  return {reinterpret_cast<const T*>(bytes.c_str()), bytes.size() / sizeof(T)};
-}
-
-// Runs `fill(out)` without the GIL on n fresh items and returns them as bytes.
-template <class T, class Fill> nb::bytes filled(u64 n, Fill fill) {
-  std::vector<T> out(n);
-  u64 used = n;
-  {
-    nb::gil_scoped_release release;
-    used = fill(out.data());
-  }
-  return nb::bytes(reinterpret_cast<const char*>(out.data()), used * sizeof(T));
-}
-
-std::span<const u8, 32> digest_of(const nb::bytes& bytes) {
-  if (bytes.size() != 32) throw nb::value_error("a digest has 32 bytes");
-  return std::span<const u8, 32>(reinterpret_cast<const u8*>(bytes.c_str()), 32);
-}
 
 void check_blocks(const std::vector<u64>& blocks, u64 n, const Pages& pages) {
   if (blocks.size() != n) throw nb::value_error(("got " + std::to_string(blocks.size()) + " block ids for " + std::to_string(n) + " blocks").c_str());
@@ -153,12 +131,16 @@ nb::bytes extend_keys(nb::bytes parent, nb::bytes name_space, nb::list tokens, u
 // Few enough lookups that giving the GIL away would cost more than they do.
 constexpr u64 kQuickMatch = 64;
 
-nb::bytes match(Pool& pool, nb::bytes keys, u32 shape) {
+nb::tuple match(Pool& pool, nb::bytes keys, u32 shape) {
   const auto [key, n] = items<Key>(keys, "keys");
-  if (n > kQuickMatch) return filled<BlockRef>(n, [&, key = key, n = n](BlockRef* out) { return pool.match(key, n, shape, out); });
+  u64 epoch = 0;
+  if (n > kQuickMatch) {
+    const nb::bytes found = filled<BlockRef>(n, [&, key = key, n = n](BlockRef* out) { return pool.match(key, n, shape, out, epoch); });
+    return nb::make_tuple(found, epoch);
+  }
   BlockRef refs[kQuickMatch];
-  const u64 matched = pool.match(key, n, shape, refs);
-  return nb::bytes(reinterpret_cast<const char*>(refs), matched * sizeof(BlockRef));
+  const u64 matched = pool.match(key, n, shape, refs, epoch);
+  return nb::make_tuple(nb::bytes(reinterpret_cast<const char*>(refs), matched * sizeof(BlockRef)), epoch);
 }
 
 void raise_fault(const std::exception_ptr& p, void*) {
@@ -168,49 +150,6 @@ void raise_fault(const std::exception_ptr& p, void*) {
     if (fault.kind == "value") return PyErr_SetString(PyExc_ValueError, fault.what());
     PyErr_SetObject(fault_type.ptr(), nb::make_tuple(fault.kind, fault.what()).ptr());
   }
-}
-
-// A label may have been cut in the middle of a character.
-nb::object text(const std::string& utf8) {
-  return nb::steal(PyUnicode_DecodeUTF8(utf8.data(), static_cast<Py_ssize_t>(utf8.size()), "replace"));
-}
-
-nb::dict stat_dict(Pool& pool) {
-  PoolStat s;
-  {
-    nb::gil_scoped_release release;
-    s = pool.stat();
-  }
-  nb::dict out;
-  out["region_bytes"] = s.region_bytes;
-  out["extent_bytes"] = s.extent_bytes;
-  out["num_extents"] = s.num_extents;
-  out["num_free"] = s.num_free;
-  out["num_committed"] = s.num_committed;
-  out["num_reserved"] = s.num_reserved;
-  out["num_quarantined"] = s.num_quarantined;
-  out["num_pinned"] = s.num_pinned;
-  out["committed_bytes"] = s.committed_bytes;
-  out["bypassed"] = s.bypassed;
-  static constexpr const char* kNames[kNumCounters] = {
-      "lookups", "hits", "stores", "exists", "rejected_no_space", "rejected_lock_timeout", "rejected_index_full", "rejected_fenced",
-      "rejected_too_large", "loads", "stale_loads", "corrupt_loads", "evictions", "reaped_reservations", "recoveries", "cleared",
-      "rejected_bypassed", "bypassed_lookups"};
-  nb::dict counters;
-  for (u32 c = 0; c < kNumCounters; ++c) counters[kNames[c]] = s.counters[c];
-  out["counters"] = counters;
-  nb::list processes;
-  for (const auto& p : s.processes) {
-    nb::dict row;
-    row["pid"] = p.pid;
-    row["pid_namespace"] = p.pid_namespace;
-    row["heartbeat_age_ms"] = p.heartbeat_age_ms;
-    row["num_pins"] = p.num_pins;
-    row["label"] = text(p.label);
-    processes.append(row);
-  }
-  out["processes"] = processes;
-  return out;
 }
 
 const BlockRef& one_ref(const nb::bytes& ref) {
@@ -225,7 +164,7 @@ NB_MODULE(_core, m) {
   m.attr("Fault") = fault_type;
   nb::register_exception_translator(raise_fault);
 
-  m.def("initialise", [](const std::string& path) { Region::initialise(path); }, nb::call_guard<nb::gil_scoped_release>());
+  m.def("initialise", &Region::initialise, nb::call_guard<nb::gil_scoped_release>());
   m.def("extend_chain", &extend_chain);
   m.def("block_keys", &block_keys);
   m.def("extend_keys", &extend_keys);
@@ -243,14 +182,15 @@ NB_MODULE(_core, m) {
       .def_ro("record_bytes", &Pages::record_bytes)
       .def_ro("num_blocks", &Pages::num_blocks);
 
-  nb::class_<Pool>(m, "Pool")
+  nb::class_<Pool> pool_class(m, "Pool");
+  pool_class
       .def("__init__", [](Pool* self, const std::string& path, std::optional<u64> extent_bytes, const std::string& label, double lock_wait_s) {
         nb::gil_scoped_release release;
         new (self) Pool(path, extent_bytes, label, Seconds(lock_wait_s)); })
       .def("match", &match)
-      .def("unpin", [](Pool& pool, nb::bytes refs) {
+      .def("unpin", [](Pool& pool, nb::bytes refs, u64 epoch) {
         const auto [ref, n] = items<BlockRef>(refs, "refs");
-        pool.unpin(ref, n); })
+        pool.unpin(ref, n, epoch); })
       .def("lookup", [](Pool& pool, nb::bytes keys, u32 shape) {
         const auto [key, n] = items<Key>(keys, "keys");
         return filled<u8>(n, [&](u8* out) { pool.lookup(key, n, shape, out); return n; }); })
@@ -282,25 +222,6 @@ NB_MODULE(_core, m) {
       .def("record", [](Pool& pool, nb::bytes ref) {
         const auto bytes = pool.record(one_ref(ref));
         return nb::steal(PyMemoryView_FromMemory(reinterpret_cast<char*>(bytes.data()), static_cast<Py_ssize_t>(bytes.size()), PyBUF_WRITE)); })
-      .def("label_namespace", [](Pool& pool, nb::bytes digest, const std::string& label) {
-        const auto ns = digest_of(digest);
-        nb::gil_scoped_release release;
-        pool.label_namespace(ns, label); })
-      .def("namespaces", [](Pool& pool) {
-        std::vector<NamespaceUse> uses;
-        {
-          nb::gil_scoped_release release;
-          uses = pool.namespaces();
-        }
-        nb::list out;
-        for (const auto& use : uses) out.append(nb::make_tuple(use.digest, text(use.label), use.num_extents));
-        return out; })
-      .def("stat", &stat_dict)
-      .def("clear", [](Pool& pool, std::optional<nb::bytes> name_space) {
-        const u8* digest = name_space ? digest_of(*name_space).data() : nullptr;
-        nb::gil_scoped_release release;
-        return pool.clear(digest); }, nb::arg("name_space").none())
-      .def("reap", &Pool::reap, nb::call_guard<nb::gil_scoped_release>())
       .def("set_bypass", &Pool::set_bypass)
       .def_prop_ro("bypassed", &Pool::bypassed)
       .def("close", &Pool::close, nb::call_guard<nb::gil_scoped_release>())
@@ -309,4 +230,5 @@ NB_MODULE(_core, m) {
       .def_prop_ro("extent_bytes", &Pool::extent_bytes)
       .def_prop_ro("capacity_bytes", &Pool::capacity_bytes)
       .def_prop_ro("uuid", &Pool::uuid_hex);
+  bind_administration(m, pool_class);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fault.hpp"
+#include "steps.hpp"
 
 namespace kvext {
 namespace {
@@ -13,14 +14,17 @@ constexpr u8 kMostSecondChances = 3;
 // Laying out the tables of a large pool takes longer than any step inside it.
 constexpr Seconds kAttachWait{30.0};
 
-using Shared = std::shared_lock<std::shared_mutex>;
+u64 steady_ms() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<u64>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
 
 }  // namespace
 
 Pool::Pool(const std::string& path, std::optional<u64> extent_bytes, const std::string& label, Seconds lock_wait)
-    : lock_wait_(lock_wait), region_(std::make_unique<Region>(path)), allocation_(std::make_unique<AllocationLock>(*region_)) {
+    : lock_wait_(lock_wait), label_(label), region_(std::make_unique<Region>(path)), allocation_(std::make_unique<AllocationLock>(*region_)) {
   if (extent_bytes) {
-    enter(*extent_bytes, label);
+    enter(*extent_bytes);
   } else {
     observe();
   }
@@ -29,30 +33,73 @@ Pool::Pool(const std::string& path, std::optional<u64> extent_bytes, const std::
 void Pool::use_tables() {
   region_->adopt_geometry();
   index_ = std::make_unique<Index>(*region_);
-  space_ = std::make_unique<Space>(*region_, self_.get());
+  space_ = std::make_unique<Space>(*region_, self_.get(), vigil_.get());
 }
 
-void Pool::enter(u64 extent_bytes, const std::string& label) {
+void Pool::enter(u64 extent_bytes) {
   Held held = lock_or_throw(std::max(lock_wait_, kAttachWait));
+  step(Step::attach_locked);
   settle_boot();
   if (region_->formatted()) {
     use_tables();
     if (held.needs_recovery) space_->recover();
     space_->reap();
+  } else if (anybody_alive()) {
+    throw Fault("damaged", "its tables are marked as unwritten although processes use them; end these and remove the pool");
   }
   held.needs_recovery = false;
   settle_geometry(extent_bytes);
+  claim_row();
+  prefault_ = std::make_unique<Prefault>(region_->payload_base(), region_->payload_bytes());
+  vigil_ = std::make_unique<Vigil>(*region_, *self_, [this] { return may_beat(); });
   use_tables();
+}
+
+void Pool::claim_row() {
   for (u32 i = 0; i < kMaxProcesses && !self_; ++i) {
     auto candidate = std::make_unique<Membership>(*region_, i);
-    if (region_->process(i).epoch == 0 && candidate->try_claim()) self_ = std::move(candidate);
+    if (load_acquire(region_->process(i).epoch) == 0 && candidate->try_claim()) self_ = std::move(candidate);
   }
   if (!self_)
     throw Fault("crowded", std::to_string(kMaxProcesses) + " processes are attached, which is all it has room for; end some of them");
-  self_->enter(label);
+  step(Step::attach_claimed);
   use_tables();
-  space_->abandon_own();  // whatever an earlier owner of this row may have left
-  prefault_ = std::make_unique<Prefault>(region_->payload_base(), region_->payload_bytes());
+  space_->abandon(0);  // pins that an earlier owner of this row may have left
+  self_->enter(label_);
+  step(Step::attach_entered);
+}
+
+// Who is only looking, or holds nothing, may be silent as long as it likes.
+bool Pool::may_beat() const {
+  return num_held_.load(std::memory_order_relaxed) == 0 ||
+         steady_ms() - last_call_ms_.load(std::memory_order_relaxed) < kvext::lease_ms(*region_);
+}
+
+// Begins a call of a member. If others have fenced this process in between, it enters anew first.
+Pool::Shared Pool::begin() {
+  Shared guard(in_use_);
+  require_member();
+  last_call_ms_.store(steady_ms(), std::memory_order_relaxed);
+  if (self_->in_force()) return guard;
+  guard.unlock();
+  {
+    const std::unique_lock<std::shared_mutex> all(in_use_);  // no copy of ours runs any more
+    require_member();
+    if (!self_->in_force()) readmit();
+  }
+  guard.lock();
+  require_member();
+  return guard;
+}
+
+void Pool::readmit() {
+  const auto held = lock(lock_wait_);
+  if (!held) return;  // stays fenced: it finds nothing and stores nothing until the lock is free
+  space_->abandon(self_->epoch());
+  step(Step::readmit_abandoned);
+  num_held_ = 0;
+  self_->enter(label_);
+  step(Step::readmit_entered);
 }
 
 void Pool::settle_boot() {
@@ -134,14 +181,14 @@ bool Pool::reserved_here(const BlockRef& ref) const {
 
 void Pool::touch(u64 slot) const {
   Slot& s = region_->slot(slot);
-  const u32 now = now_tenths(*region_);
+  const u32 now = kvext::now_tenths(*region_);
   const u32 last = load_relaxed(s.last_access);
   if (last != now) {
     store_relaxed(s.previous_access, last);
     store_relaxed(s.last_access, now);
   }
-  const u16 hits_before = load_relaxed(s.hits);
-  if (hits_before != 0xffff) store_relaxed(s.hits, static_cast<u16>(hits_before + 1));
+  const u8 hits_before = load_relaxed(s.hits);
+  if (hits_before != 0xff) store_relaxed(s.hits, static_cast<u8>(hits_before + 1));
   const u8 chances = load_relaxed(s.reference);
   if (chances < kMostSecondChances) store_relaxed(s.reference, static_cast<u8>(chances + 1));
 }
@@ -150,17 +197,17 @@ bool Pool::pin(const Found& found) {
   u16& count = region_->pin(self_->index(), found.extent);
   if (load_relaxed(count) == 0xffff) return false;
   add_ordered(count, u16{1});
+  step(Step::match_pinned);
   if (load_ordered(region_->slot(found.slot).state) == found.word) return true;
   add_ordered(count, static_cast<u16>(-1));
   return false;
 }
 
-u64 Pool::match(const Key* keys, u64 n, u32 shape, BlockRef* refs) {
-  const Shared guard(in_use_);
-  require_member();
-  self_->beat();
-  if (is_bypassed()) {
-    count(bypassed_lookups, n);
+u64 Pool::match(const Key* keys, u64 n, u32 shape, BlockRef* refs, u64& epoch) {
+  const Shared guard = begin();
+  epoch = self_->epoch();
+  if (is_bypassed() || !self_->in_force()) {
+    count(bypassed_lookups, is_bypassed() ? n : 0);
     return 0;
   }
   u64 matched = 0;
@@ -172,19 +219,24 @@ u64 Pool::match(const Key* keys, u64 n, u32 shape, BlockRef* refs) {
     touch(found.slot);
     refs[matched] = {static_cast<u32>(found.slot), found.extent, generation_of(found.word)};
   }
+  step(Step::match_checked);
+  num_held_.fetch_add(matched, std::memory_order_relaxed);
   count(lookups, n);
   count(hits, matched);
   return matched;
 }
 
-void Pool::unpin(const BlockRef* refs, u64 n) {
+void Pool::unpin(const BlockRef* refs, u64 n, u64 epoch) {
   const Shared guard(in_use_);
-  if (!self_) return;
+  if (!self_ || self_->epoch() != epoch) return;
+  last_call_ms_.store(steady_ms(), std::memory_order_relaxed);
   for (u64 i = 0; i < n; ++i) {
     if (!region_->has_extent(refs[i].extent)) continue;
     u16& count = region_->pin(self_->index(), refs[i].extent);
     if (load_relaxed(count) > 0) add_ordered(count, static_cast<u16>(-1));
+    step(Step::unpin_one);
   }
+  num_held_.fetch_sub(std::min(n, num_held_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
 }
 
 u64 Pool::lookup(const Key* keys, u64 n, u32 shape, u8* found) const {
@@ -200,10 +252,8 @@ u64 Pool::lookup(const Key* keys, u64 n, u32 shape, u8* found) const {
   return num_found;
 }
 
-void Pool::store(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
-  const Shared guard(in_use_);
-  require_member();
-  self_->beat();
+void Pool::store(const Key* keys, u64 n, u32 shape, DigestView name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
+  const Shared guard = begin();
   const bool off = is_bypassed();
   std::fill_n(outcomes, n, off ? StoreOutcome::bypassed : StoreOutcome::lock_timeout);
   for (u64 at = 0; at < n && !off; at += kReserveRun) {
@@ -211,13 +261,13 @@ void Pool::store(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name
     // One wait a call is enough: what held the lock that long will hold it longer.
     if (!store_run(keys + at, run, shape, name_space, pages, blocks + at, outcomes + at)) break;
   }
-  u64 tally[8] = {};
+  u64 tally[kNumStoreOutcomes] = {};
   for (u64 i = 0; i < n; ++i) ++tally[static_cast<u8>(outcomes[i])];
-  for (u8 outcome = 0; outcome < 8; ++outcome)
+  for (u8 outcome = 0; outcome < kNumStoreOutcomes; ++outcome)
     if (tally[outcome]) count(counter_of(static_cast<StoreOutcome>(outcome)), tally[outcome]);
 }
 
-bool Pool::store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
+bool Pool::store_run(const Key* keys, u64 n, u32 shape, DigestView name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes) {
   BlockRef refs[kReserveRun];
   bool any_missing = false;
   for (u64 i = 0; i < n; ++i) {
@@ -230,7 +280,7 @@ bool Pool::store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> 
   {
     const auto held = lock(lock_wait_);
     if (!held) return false;
-    const u16 id = space_->name_space(name_space, "");
+    const u16 id = space_->namespaces().entry_of(name_space);
     for (u64 i = 0; i < n; ++i) {
       if (outcomes[i] != StoreOutcome::lock_timeout) continue;
       const auto reservation = space_->reserve(keys[i], shape, static_cast<u32>(pages.record_bytes), id);
@@ -238,18 +288,20 @@ bool Pool::store_run(const Key* keys, u64 n, u32 shape, std::span<const u8, 32> 
       refs[i] = reservation.ref;
     }
   }
+  step(Step::store_reserved);
   for (u64 i = 0; i < n; ++i)
     if (outcomes[i] == StoreOutcome::stored) outcomes[i] = write(refs[i], keys[i], shape, pages, blocks[i]);
   return true;
 }
 
 StoreOutcome Pool::write(const BlockRef& ref, const Key& key, u32 shape, const Pages& pages, u64 block) {
-  return publish(ref, gather(pages, block, key, shape, region_->payload(ref.extent)));
+  const u64 checksum = gather(pages, block, key, shape, region_->payload(ref.extent));
+  step(Step::store_copied);
+  return publish(ref, checksum);
 }
 
 std::optional<u64> Pool::fill(const BlockRef& ref, std::span<const u8> record) {
-  const Shared guard(in_use_);
-  require_member();
+  const Shared guard = begin();
   if (!reserved_here(ref)) return std::nullopt;
   const Slot& s = region_->slot(ref.slot);
   if (record.size() != s.length)
@@ -259,9 +311,9 @@ std::optional<u64> Pool::fill(const BlockRef& ref, std::span<const u8> record) {
 }
 
 StoreOutcome Pool::commit(const BlockRef& ref, u64 checksum) {
-  const Shared guard(in_use_);
-  require_member();
+  const Shared guard = begin();
   const StoreOutcome outcome = publish(ref, checksum);
+  forget_reservation();
   count(counter_of(outcome), 1);
   return outcome;
 }
@@ -269,27 +321,36 @@ StoreOutcome Pool::commit(const BlockRef& ref, u64 checksum) {
 StoreOutcome Pool::publish(const BlockRef& ref, u64 checksum) {
   if (!reserved_here(ref)) return StoreOutcome::fenced;
   store_relaxed(region_->extent(ref.extent).checksum, checksum);
+  step(Step::store_checksummed);
   const bool ours = swap_if(region_->slot(ref.slot).state, state_word(SlotState::reserved, ref.generation),
                             state_word(SlotState::committed, ref.generation));
+  step(Step::store_committed);
   return ours ? StoreOutcome::stored : StoreOutcome::fenced;
 }
 
-Space::Reservation Pool::reserve(const Key& key, u32 shape, u32 length, std::span<const u8, 32> name_space) {
-  const Shared guard(in_use_);
-  require_member();
+Space::Reservation Pool::reserve(const Key& key, u32 shape, u32 length, DigestView name_space) {
+  const Shared guard = begin();
   Space::Reservation made{is_bypassed() ? StoreOutcome::bypassed : StoreOutcome::too_large, {}};
   if (!is_bypassed() && length <= extent_bytes()) {
     const auto held = lock(lock_wait_);
-    made = held ? space_->reserve(key, shape, length, space_->name_space(name_space, "")) : Space::Reservation{StoreOutcome::lock_timeout, {}};
+    made = held ? space_->reserve(key, shape, length, space_->namespaces().entry_of(name_space)) : Space::Reservation{StoreOutcome::lock_timeout, {}};
   }
-  if (made.outcome != StoreOutcome::stored) count(counter_of(made.outcome), 1);
+  if (made.outcome == StoreOutcome::stored)
+    num_held_.fetch_add(1, std::memory_order_relaxed);
+  else
+    count(counter_of(made.outcome), 1);
   return made;
 }
 
+void Pool::forget_reservation() {
+  if (num_held_.load(std::memory_order_relaxed) > 0) num_held_.fetch_sub(1, std::memory_order_relaxed);
+}
+
 bool Pool::abort(const BlockRef& ref) {
-  const Shared guard(in_use_);
-  require_member();
+  const Shared guard = begin();
   const Held held = lock_or_throw();
+  step(Step::abort_locked);
+  forget_reservation();
   return reserved_here(ref) && space_->abort(ref);
 }
 
@@ -301,9 +362,7 @@ std::span<u8> Pool::record(const BlockRef& ref) const {
 }
 
 void Pool::load(const BlockRef* refs, u64 n, const Pages& pages, const u64* blocks, bool verify, LoadOutcome* outcomes) {
-  const Shared guard(in_use_);
-  require_member();
-  self_->beat();
+  const Shared guard = begin();
   u64 tally[3] = {};
   for (u64 i = 0; i < n; ++i) {
     outcomes[i] = read(refs[i], pages, blocks[i], verify);
@@ -331,10 +390,13 @@ LoadOutcome Pool::read(const BlockRef& ref, const Pages& pages, u64 block, bool 
     actual = scatter(pages, block, key, shape, record);
   else
     scatter_unverified(pages, block, record);
+  step(Step::load_copied);
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!readable(load_relaxed(s.state))) return LoadOutcome::stale;
+  step(Step::load_verified);
   if (actual == wanted) return LoadOutcome::loaded;
   quarantine(ref);
+  step(Step::load_quarantined);
   return LoadOutcome::corrupt;
 }
 

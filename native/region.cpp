@@ -15,6 +15,7 @@
 #include "atomics.hpp"
 #include "bytes.hpp"
 #include "fault.hpp"
+#include "steps.hpp"
 
 namespace kvext {
 namespace {
@@ -78,7 +79,7 @@ Geometry plan_geometry(u64 region_bytes, u64 extent_bytes) {
   throw no_room();
 }
 
-void Region::initialise(const std::string& path) {
+void Region::initialise(const std::string& path, u64 lease_ms) {
   int fd = open_file(path);
   Superblock s{};
   s.magic = kMagic;
@@ -89,6 +90,7 @@ void Region::initialise(const std::string& path) {
   }
   s.region_bytes = file_bytes(fd);
   s.created_s = static_cast<u64>(::time(nullptr));
+  s.lease_ms = lease_ms;
   read_boot_id(s.boot_id);
   const bool written = s.region_bytes >= kTablesAt && ::pwrite(fd, &s, sizeof s, 0) == sizeof s;
   ::close(fd);
@@ -98,7 +100,7 @@ void Region::initialise(const std::string& path) {
 Region::Region(const std::string& path) : fd_(open_file(path)) {
   try {
     mapped_bytes_ = file_bytes(fd_);
-    if (mapped_bytes_ < kTablesAt) throw Fault("damaged", path + " is no pool: it has only " + std::to_string(mapped_bytes_) + " bytes");
+    if (mapped_bytes_ < kPage) throw Fault("damaged", path + " is no pool: it has only " + std::to_string(mapped_bytes_) + " bytes");
     base_ = map_file(fd_, mapped_bytes_, path);
     validate(path, mapped_bytes_);
     if (formatted()) adopt_geometry();
@@ -119,7 +121,7 @@ void Region::validate(const std::string& path, u64 file_bytes) const {
   if (s.magic != kMagic) throw Fault("damaged", path + " is no kvext pool (wrong magic)");
   if (s.format_version != kFormatVersion)
     throw Fault("version", path + " has format version " + std::to_string(s.format_version) + ", this kvext reads version " + std::to_string(kFormatVersion));
-  if (s.region_bytes != file_bytes)
+  if (s.region_bytes != file_bytes || file_bytes < kTablesAt)
     throw Fault("damaged", path + " is truncated: " + std::to_string(file_bytes) + " of " + std::to_string(s.region_bytes) + " bytes");
 }
 
@@ -142,15 +144,19 @@ void Region::adopt_geometry() {
 void Region::format(u64 extent_bytes) {
   Superblock& s = super();
   unformat();
+  step(Step::format_unformatted);
   s.geometry = plan_geometry(s.region_bytes, extent_bytes);
   s.geometry_checksum = checksum(s.geometry);
   adopt_geometry();
+  step(Step::format_geometry_written);
   std::memset(base_ + kNamespacesAt, 0, kTablesAt - kNamespacesAt);
   std::memset(base_ + geometry_.pins_at, 0, geometry_.payload_at - geometry_.pins_at);
   s.free_head = 1;
   s.num_free = geometry_.num_extents;
+  s.num_limbo = 0;
   s.clock_hand = 0;
   for (u64 i = 0; i < geometry_.num_extents; ++i) extent(i).next_free = i + 1 < geometry_.num_extents ? static_cast<u32>(i + 2) : 0;
+  step(Step::format_tables_written);
   store_release(s.formatted, 1u);
 }
 

@@ -12,7 +12,7 @@ Geometry plan_geometry(u64 region_bytes, u64 extent_bytes);
 class Region {
  public:
   // Writes the header of a fresh region into an existing, sized file.
-  static void initialise(const std::string& path);
+  static void initialise(const std::string& path, u64 lease_ms);
 
   explicit Region(const std::string& path);
   ~Region();

@@ -1,16 +1,24 @@
-// Who holds which extent: reservation, eviction, reaping of the dead, recovery. Everything here needs the
-// allocation lock, and every order of stores is such that a death at any point is repaired by recover().
+// Who holds which extent: reservation, eviction, what the dead and the hung leave, recovery. Everything here
+// needs the allocation lock, and every order of stores is such that a death at any point is repaired by
+// recover().
 #pragma once
-#include <span>
+#include <vector>
 
 #include "index.hpp"
-#include "liveness.hpp"
+#include "namespaces.hpp"
+#include "vigil.hpp"
 
 namespace kvext {
 
+struct Reaped {
+  u64 num_dead = 0, num_hung = 0, num_freed = 0;
+};
+
 class Space {
  public:
-  Space(Region& region, Membership* self) : region_(region), index_(region), self_(self) {}
+  // `vigil` may be null: then nobody counts as hung.
+  Space(Region& region, Membership* self, const Vigil* vigil)
+      : region_(region), index_(region), namespaces_(region), self_(self), vigil_(vigil) {}
 
   struct Reservation {
     StoreOutcome outcome = StoreOutcome::no_space;
@@ -22,33 +30,42 @@ class Space {
   bool abort(const BlockRef& ref);
   // Drops one record that nobody pins (and quarantined ones); false if it stays.
   bool drop(u64 extent);
-  // Frees what dead processes left: their pins, their reservations. Returns freed reservations.
-  u64 reap();
-  // Frees this process's own reservations (at detach).
-  void abandon_own();
+  bool evict(u64 extent);
+
+  // Fences who is dead or hung: voids their pins, withdraws their reservations. An extent that a hung
+  // process may be writing is in limbo until it is dead or back.
+  Reaped reap();
+  // Frees what this process had under an epoch, its pins included; no copy of it may be running.
+  u64 abandon(u64 epoch);
   // Rebuilds the free list and the counts from the slots, after a death inside the lock.
   void recover();
 
-  // The entry of a namespace, created on demand; kUnknownNamespace when the table is full.
-  u16 name_space(std::span<const u8, 32> digest, const char* label);
-
   bool pinned(u64 extent) const;
+  Namespaces& namespaces() { return namespaces_; }
+  const Index& index() const { return index_; }
+  // Whether the process that reserved an extent in limbo may be about to write it.
+  bool may_be_written(const Extent& extent) const;
 
  private:
-  bool evict(u64 extent);
   bool writer_alive(u64 slot) const;
+  bool make_room();
   bool evict_one();
   bool second_chance(u64 extent) const;
   bool take_free(u64& extent);
   void put_free(u64 extent);
   void release(u64 extent, u64 slot);
-  void count(u16 name_space, u64 by) const;
   void fill(u64 at, u64 extent, const Key& key, u32 shape, u32 length, u16 name_space) const;
-  template <class Doomed> u64 free_reservations(Doomed doomed);
+  void clear_pins(u32 row) const;
+  bool withdraw(u64 extent);
+  template <class Doomed> u64 withdraw_all(Doomed doomed);
+  u64 free_limbo();
+  void recount_slots(std::vector<bool>& used);
 
   Region& region_;
   Index index_;
+  Namespaces namespaces_;
   Membership* self_;
+  const Vigil* vigil_;
 };
 
 u32 now_tenths(const Region& region);

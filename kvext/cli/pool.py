@@ -17,7 +17,7 @@ from kvext.assembly import automatic_pool_bytes, pool_path
 from kvext.cli import pool_view
 from kvext.cli.answer import answering, echo_json, example, json_option
 from kvext.config import Config, format_bytes, load_config
-from kvext.cxl import create_region, region_path, remove_region
+from kvext.cxl import create_region, find_regions, region_name, remove_region
 from kvext.errors import (
     InvalidOption,
     PoolBusy,
@@ -152,19 +152,19 @@ def _stat_document(name: str, figures: PoolStat, uses: list[NamespaceUse]) -> di
 )
 def ls(folder: str, *, as_json: bool) -> None:
     """List the pools in a folder; one that cannot be read is listed with the reason."""
-    template = region_path(Path(folder).absolute(), "*")
+    where = Path(folder).absolute()
     found: list[tuple[str, PoolStat | PoolError]] = []
-    for path in sorted(template.parent.glob(template.name)):
-        name = path.name.removeprefix("kvext-").removesuffix(".pool")
+    for path in find_regions(where):
+        name = region_name(path)
         try:
             with Pool.attach(path) as attached:
                 found.append((name, attached.stat()))
         except PoolError as error:
             found.append((name, error))
     if as_json:
-        echo_json({"folder": template.parent, "pools": [_ls_entry(*entry) for entry in found]})
+        echo_json({"folder": where, "pools": [_ls_entry(*entry) for entry in found]})
     else:
-        pool_view.show_list(str(template.parent), found)
+        pool_view.show_list(str(where), found)
 
 
 def _ls_entry(name: str, figures: PoolStat | PoolError) -> dict[str, Any]:

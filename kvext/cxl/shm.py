@@ -9,6 +9,7 @@ import errno
 import fcntl
 import mmap
 import os
+import re
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -24,11 +25,22 @@ from kvext.errors import (
     PoolPermission,
 )
 
-__all__ = ["create_region", "region_path", "remove_region"]
+__all__ = [
+    "REGION_FORMAT",
+    "create_region",
+    "find_regions",
+    "region_name",
+    "region_path",
+    "remove_region",
+]
+
+REGION_FORMAT = 2
+"""Version of the on-media format (`native/format.hpp`)."""
 
 Progress = Callable[[int, int], None]
 """Called with bytes reserved so far and bytes in all."""
 
+_FILE_NAME = re.compile(r"kvext-(.+?)(\.v\d+)?\.pool")
 _STEP_BYTES = 64 << 20
 _POLL_S = 0.01
 _MADV_POPULATE_WRITE = 23  # not among the constants of `mmap` yet
@@ -39,8 +51,23 @@ lock other bytes (`native/format.hpp`): whoever waits for the creator must not w
 
 
 def region_path(folder: Path, name: str) -> Path:
-    """The file of the pool called `name`."""
-    return folder / f"kvext-{name}.pool"
+    """The file of the pool called `name`.
+
+    The format's version is in it: while a host moves from one kvext to the next, engines of both
+    keep pools of their own.
+    """
+    return folder / f"kvext-{name}.v{REGION_FORMAT}.pool"
+
+
+def find_regions(folder: Path) -> list[Path]:
+    """The pools of a folder, of every format's version."""
+    return sorted(path for path in folder.glob("kvext-*") if _FILE_NAME.fullmatch(path.name))
+
+
+def region_name(path: Path) -> str:
+    """The name of the pool in a file, whatever the format's version."""
+    match = _FILE_NAME.fullmatch(path.name)
+    return match[1] if match else path.name
 
 
 def create_region(

@@ -9,6 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from kvext.config import Config
+from kvext.cxl import region_name
 
 __all__ = [
     "Cache",
@@ -129,7 +130,7 @@ class PoolSeen:
     @property
     def name(self) -> str:
         """The pool's name, as `kvext pool` takes it."""
-        return self.path.name.removeprefix("kvext-").removesuffix(".pool")
+        return region_name(self.path)
 
     @property
     def arguments(self) -> str:

@@ -8,16 +8,35 @@ from kvext.pool._core import Pages
 from kvext.pool.chain import block_keys, extend_chain, extend_keys
 from kvext.pool.lease import Lease
 from kvext.pool.pool import Pool, Reservation
-from kvext.pool.report import AttachedProcess, ClearReport, NamespaceUse, PoolStat
+from kvext.pool.report import (
+    AttachedProcess,
+    ClearReport,
+    FenceReport,
+    FsckReport,
+    NamespaceState,
+    NamespaceUse,
+    PoolStat,
+    Problem,
+    ProblemKind,
+    ReapReport,
+    RecordTable,
+)
 
 __all__ = [
     "AttachedProcess",
     "ClearReport",
+    "FenceReport",
+    "FsckReport",
     "Lease",
+    "NamespaceState",
     "NamespaceUse",
     "Pages",
     "Pool",
     "PoolStat",
+    "Problem",
+    "ProblemKind",
+    "ReapReport",
+    "RecordTable",
     "Reservation",
     "block_keys",
     "extend_chain",

@@ -8,7 +8,6 @@ import functools
 import os
 import weakref
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,13 +15,14 @@ from typing import Self
 from kvext.pool import _core
 from kvext.pool.faults import error_of, translated_faults
 from kvext.pool.lease import NOTHING, Lease
-from kvext.pool.report import AttachedProcess, ClearReport, NamespaceUse, PoolStat
+from kvext.pool.oversight import Oversight
 from kvext.protocol.layout import RecordShape
 from kvext.protocol.transfer import StoreOutcome
 
 __all__ = ["Pool", "Reservation"]
 
 DEFAULT_LOCK_WAIT_S = 0.2
+DEFAULT_LEASE_S = 30.0
 
 
 class Reservation:
@@ -59,26 +59,34 @@ class Reservation:
             return self._core.abort(self.ref)
 
 
-class Pool:
-    """A pool as one process sees it; a context manager that detaches on exit."""
+class Pool(Oversight):
+    """A pool as one process sees it; a context manager that detaches on exit.
+
+    A process that others took for dead, because it was stopped for longer than the pool's lease,
+    enters anew at its next call: what it had pinned is given back, what it had reserved is
+    `FENCED`.
+    """
 
     def __init__(self, core: _core.Pool, path: Path, lock_wait_s: float) -> None:
         """Wrap an attached core; use `attach`."""
-        self.path = path
-        self._core = core
-        self._lock_wait_s = lock_wait_s
+        super().__init__(core, path, lock_wait_s)
         _register_fork_hook()
         _attached.add(self)
 
     @staticmethod
-    def initialise(path: Path) -> None:
+    def initialise(path: Path, lease_s: float = DEFAULT_LEASE_S) -> None:
         """Write the header of a fresh region into a file that has its final size.
+
+        Args:
+            path: The file.
+            lease_s: How long an attached process may be silent before others take back what it
+                holds, in seconds.
 
         Raises:
             PoolError: The file cannot be written.
         """
         with translated_faults(path):
-            _core.initialise(str(path))
+            _core.initialise(str(path), round(lease_s * 1000))
 
     @classmethod
     def attach(
@@ -123,32 +131,13 @@ class Pool:
         """Detach."""
         self.close()
 
-    @property
-    def extent_bytes(self) -> int:
-        """Largest record; 0 while no engine has decided it."""
-        return self._core.extent_bytes
-
-    @property
-    def capacity_bytes(self) -> int:
-        """Bytes that records can occupy."""
-        return self._core.capacity_bytes
-
-    @property
-    def uuid(self) -> str:
-        """The region's own name, fresh for each creation."""
-        return self._core.uuid
-
     def match(self, keys: bytes, shape: RecordShape) -> Lease:
         """Pin the longest prefix of `keys` (32 bytes each) that is stored in this shape."""
         try:  # not `translated`, which costs more than the lookup
-            refs = self._core.match(keys, shape.packed)
+            refs, epoch = self._core.match(keys, shape.packed)
         except _core.Fault as fault:
             raise error_of(fault, self.path) from None
-        return Lease(self.unpin, refs) if refs else NOTHING
-
-    def unpin(self, refs: bytes) -> None:
-        """Undo one pin of each record; `Lease` does it for you."""
-        self._core.unpin(refs)
+        return Lease(self._core.unpin, refs, epoch) if refs else NOTHING
 
     def lookup(self, keys: bytes, shape: RecordShape) -> bytes:
         """One byte a key: 1 if it is stored in this shape. Pins nothing."""
@@ -206,31 +195,6 @@ class Pool:
         with self.translated():
             return self._core.record(ref)
 
-    def name_namespace(self, digest: bytes, label: str) -> None:
-        """Tell people what a namespace stands for; the digest alone says nothing to them."""
-        with self.translated():
-            self._core.label_namespace(digest, label)
-
-    def namespaces(self) -> list[NamespaceUse]:
-        """All namespaces that hold or held blocks, largest first."""
-        with self.translated():
-            rows = self._core.namespaces()
-        uses = [NamespaceUse(*row, extent_bytes=self.extent_bytes) for row in rows]
-        return sorted(uses, key=lambda use: -use.num_blocks)
-
-    def stat(self) -> PoolStat:
-        """Occupancy, counters and living processes."""
-        with self.translated():
-            row = self._core.stat()
-        processes = tuple(AttachedProcess(**process) for process in row["processes"])
-        figures = {**row, "processes": processes}
-        return PoolStat(path=str(self.path), uuid=self.uuid, **figures)  # type: ignore[arg-type]
-
-    def clear(self, namespace: bytes | None = None) -> ClearReport:
-        """Drop all unpinned records, or those of one namespace, quarantined ones included."""
-        with self.translated():
-            return ClearReport(*self._core.clear(namespace))
-
     @property
     def bypassed(self) -> bool:
         """Whether the pool is switched off for matches and stores; one read of shared memory."""
@@ -245,11 +209,6 @@ class Pool:
         with self.translated():
             self._core.set_bypass(on)
 
-    def reap(self) -> int:
-        """Free what dead processes left; returns the number of their reservations."""
-        with self.translated():
-            return self._core.reap()
-
     def close(self) -> None:
         """Give back pins and reservations and unmap; a second call does nothing."""
         self._core.close()
@@ -257,10 +216,6 @@ class Pool:
     def abandon_after_fork(self) -> None:
         """In a forked child: forget the pool without touching the parent's pins and locks."""
         self._core.abandon_after_fork()
-
-    def translated(self) -> AbstractContextManager[None]:
-        """Inside the block, faults of the core are errors of the tree that name this pool."""
-        return translated_faults(self.path, waited_s=self._lock_wait_s)
 
 
 _attached: weakref.WeakSet[Pool] = weakref.WeakSet()

@@ -25,6 +25,8 @@ class StoreOutcome(IntEnum):
     """The record does not fit an extent."""
     BYPASSED = 7
     """An operator has switched the tier off."""
+    NAMESPACES_FULL = 8
+    """The tier holds blocks of so many namespaces that it has no name left for another one."""
 
     @property
     def is_rejected(self) -> bool:

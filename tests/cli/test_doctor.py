@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kvext.cli import kvext
-from kvext.cxl import create_region
+from kvext.cxl import create_region, region_path
 from kvext.pool import Pool
 
 _WITHOUT_CORE = """
@@ -76,15 +76,15 @@ def test_leftovers_in_the_pool_folder_are_warnings_that_strict_refuses(tmp_path:
 
 def test_pool_that_is_asked_for_is_told_apart_from_idle_neighbours(tmp_path: Path) -> None:
     for name in ("mine", "other"):
-        create_region(tmp_path / f"kvext-{name}.pool", 1 << 20, Pool.initialise)
+        create_region(region_path(tmp_path, name), 1 << 20, Pool.initialise)
     result = _doctor("--pool-folder", str(tmp_path), "--pool-name", "mine", "--json")
     found = _findings(result)
-    assert "kvext-mine.pool, 1 MiB" in found["pool"]["fact"]
+    assert "kvext-mine.v2.pool, 1 MiB" in found["pool"]["fact"]
     assert found["idle-pools"]["mend"].endswith(f"kvext pool rm other --folder {tmp_path}")
 
 
 def test_damaged_pool_is_an_error_and_the_exit_code_says_so(tmp_path: Path) -> None:
-    (tmp_path / "kvext-default.pool").write_bytes(b"no pool")
+    region_path(tmp_path, "default").write_bytes(b"no pool")
     result = _doctor("--pool-folder", str(tmp_path), "--json")
     assert _findings(result)["pool"]["status"] == "error"
     assert result.exit_code == 1

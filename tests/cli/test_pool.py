@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kvext.cli import kvext
+from kvext.cxl import region_path
 from kvext.pool import Pages, Pool
 from kvext.protocol.key import KEY_BYTES
 from kvext.protocol.layout import RecordShape
@@ -37,7 +38,7 @@ def call(tmp_path: Path) -> Call:
 def engine(call: Call, tmp_path: Path) -> Iterator[Pool]:
     """A pool called "default" and an engine that is attached to it."""
     assert call("create", "--size", "4MiB").exit_code == 0
-    path = tmp_path / "kvext-default.pool"
+    path = region_path(tmp_path, "default")
     with Pool.attach(path, extent_bytes=_BLOCK_BYTES, label="engine of the test") as attached:
         yield attached
 
@@ -67,7 +68,7 @@ def test_created_pool_is_listed_with_its_size(call: Call) -> None:
 
 def test_creating_as_json_tells_path_and_size(call: Call, tmp_path: Path) -> None:
     created = _document(call("create", "--size", "4MiB", "--json"))
-    path = tmp_path / "kvext-default.pool"
+    path = region_path(tmp_path, "default")
     assert created == {"name": "default", "path": str(path), "region_bytes": 4 << 20}
     assert path.stat().st_size == 4 << 20
 
@@ -135,6 +136,8 @@ def test_stat_as_json_has_the_same_facts_as_the_pool(call: Call, engine: Pool) -
             "digest": _MODEL.hex(),
             "label": "llama bf16",
             "num_blocks": 3,
+            "model": "00" * KEY_BYTES,
+            "state": "live",
             "extent_bytes": engine.extent_bytes,
             "held_bytes": 3 * engine.extent_bytes,
         }
@@ -160,7 +163,7 @@ def test_error_as_json_has_its_name_and_fields(call: Call, command: str, tmp_pat
     assert result.exit_code == 1
     document = _document(result)
     assert document["error"] == "PoolMissing"
-    assert document["path"] == str(tmp_path / "kvext-nowhere.pool")
+    assert document["path"] == str(region_path(tmp_path, "nowhere"))
     assert document["message"].startswith("no pool at")
 
 
@@ -171,7 +174,7 @@ def test_list_of_no_pools_says_how_to_make_one(call: Call) -> None:
 
 def test_pool_that_cannot_be_read_is_listed_beside_the_others(call: Call, tmp_path: Path) -> None:
     call("create", "good", "--size", "4MiB")
-    (tmp_path / "kvext-bad.pool").write_bytes(b"no pool")
+    (region_path(tmp_path, "bad")).write_bytes(b"no pool")
     listed = call("ls")
     assert listed.exit_code == 0
     assert "PoolDamaged" in listed.stdout
@@ -199,7 +202,7 @@ def test_bypass_of_a_pool_that_no_engine_has_used_yet_awaits_the_first(
 ) -> None:
     call("create", "--size", "4MiB")
     assert call("bypass", "on").exit_code == 0
-    with Pool.attach(tmp_path / "kvext-default.pool", extent_bytes=_BLOCK_BYTES) as attached:
+    with Pool.attach(region_path(tmp_path, "default"), extent_bytes=_BLOCK_BYTES) as attached:
         assert attached.bypassed
 
 
@@ -236,9 +239,9 @@ def test_pool_in_use_is_removed_only_by_force(call: Call, engine: Pool, tmp_path
     refused = call("rm")
     assert refused.exit_code == 1
     assert "1 attached process" in refused.stderr
-    assert (tmp_path / "kvext-default.pool").exists()
+    assert (region_path(tmp_path, "default")).exists()
     assert _document(call("rm", "--force", "--json"))["removed"] is True
-    assert not (tmp_path / "kvext-default.pool").exists()
+    assert not (region_path(tmp_path, "default")).exists()
     # The engine keeps its mapping and works on.
     _store(engine, _MODEL, "model", 1)
 
@@ -250,7 +253,7 @@ def test_pool_without_engines_is_removed(call: Call, tmp_path: Path) -> None:
 
 
 def test_damaged_pool_can_be_removed(call: Call, tmp_path: Path) -> None:
-    (tmp_path / "kvext-default.pool").write_bytes(b"no pool")
+    region_path(tmp_path, "default").write_bytes(b"no pool")
     assert call("rm").exit_code == 0
     assert list(tmp_path.iterdir()) == []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kvext.cxl import create_region
+from kvext.cxl import create_region, region_path
 from kvext.doctor.readers.files import read_shared_files
 from kvext.doctor.readers.folder import read_folder
 from kvext.doctor.readers.memory import read_cgroup_memory, read_cpu_quota, read_memory
@@ -167,9 +167,9 @@ def test_innermost_and_latest_mount_is_the_one_that_counts() -> None:
 
 
 def test_pools_are_seen_with_their_processes_and_faults(tmp_path: Path) -> None:
-    create_region(tmp_path / "kvext-mine.pool", 1 << 20, Pool.initialise)
-    (tmp_path / "kvext-torn.pool").write_bytes(b"no pool")
-    with Pool.attach(tmp_path / "kvext-mine.pool", extent_bytes=4096, label="test") as pool:
+    create_region(region_path(tmp_path, "mine"), 1 << 20, Pool.initialise)
+    (region_path(tmp_path, "torn")).write_bytes(b"no pool")
+    with Pool.attach(region_path(tmp_path, "mine"), extent_bytes=4096, label="test") as pool:
         pool.set_bypass(True)
         pools = read_pools(tmp_path, "mine")
     assert pools.wanted is not None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kvext.cxl import region_path
 from kvext.pool import Pool, Reservation, block_keys, extend_chain
 from kvext.protocol.key import CHAIN_ROOT
 from kvext.protocol.layout import RecordShape
@@ -18,7 +19,7 @@ SHAPE = RecordShape(BLOCK_TOKENS)
 
 def pool_file(options: dict[str, Any]) -> Path:
     """The region that these connector options name."""
-    return Path(options["pool_folder"]) / f"kvext-{options.get('pool_name', 'default')}.pool"
+    return region_path(Path(options["pool_folder"]), options.get("pool_name", "default"))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Makes `region-v1.pool.gz`: run it only together with a new format version.
+"""Makes `region-v2.pool.gz`: run it only together with a new format version.
 
 usage: python -m tests.golden.make_region
 """
@@ -11,9 +11,10 @@ from kvext.cxl import create_region
 from kvext.pool import Pool
 from tests.pool.engine_memory import NAMESPACE, RECORD_BYTES, SHAPE, EngineMemory, key_of
 
-GOLDEN = Path(__file__).with_name("region-v1.pool.gz")
+GOLDEN = Path(__file__).with_name("region-v2.pool.gz")
+MODEL = b"\x77" * 32
 NUMBERS = [3, 4, 5]
-REGION_BYTES = 155_648
+REGION_BYTES = 299_008
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
         path = Path(folder) / "kvext-golden.pool"
         create_region(path, REGION_BYTES, Pool.initialise)
         with Pool.attach(path, extent_bytes=RECORD_BYTES) as pool:
-            pool.name_namespace(NAMESPACE, "golden")
+            pool.name_namespace(NAMESPACE, "golden", MODEL)
             for number in NUMBERS:
                 memory.write(number, seed=number)
                 pool.store(key_of(number), SHAPE, NAMESPACE, memory.pages, [number])

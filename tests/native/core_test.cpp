@@ -129,7 +129,7 @@ void work(const char* path, u64 seed, std::atomic<u64>& loads) {
       LoadOutcome outcome{};
       pool.load(&ref, 1, memory.pages, &block, true, &outcome);
       CHECK(outcome == LoadOutcome::loaded && memory.holds(1, n));
-      pool.unpin(&ref, 1);
+      pool.unpin(&ref, 1, pool.epoch());
       ++loads;
     }
     if (step % 200 == 199) pool.clear(nullptr);
@@ -180,7 +180,7 @@ void loads_race_with_evictions(const char* path) {
     if (pool.match(&key, 1, kShape, &ref) == 0) continue;
     pool.load(&ref, 1, memory.pages, &block, false, &outcome);
     CHECK(outcome == LoadOutcome::loaded && memory.holds(block, n));
-    pool.unpin(&ref, 1);
+    pool.unpin(&ref, 1, pool.epoch());
     old[n] = ref;
     ++pinned_loads;
   }
@@ -248,13 +248,13 @@ int main(int, char** argv) {
   chain_goes_on_from_its_last_link();
   streaming_copy_at_every_alignment();
   geometry_fits_or_is_refused();
-  Region::initialise(argv[1]);
+  Region::initialise(argv[1], 30000);
   table_keeps_free_slots(argv[1]);
-  Region::initialise(argv[1]);
+  Region::initialise(argv[1], 30000);
   many_threads_with_their_own_attachments(argv[1]);
   recovery_rebuilds_the_free_list(argv[1]);
   CHECK(::truncate(argv[1], static_cast<off_t>(kSmallRegion)) == 0);
-  Region::initialise(argv[1]);
+  Region::initialise(argv[1], 30000);
   loads_race_with_evictions(argv[1]);
   std::puts("ok");
 }

@@ -12,13 +12,14 @@ INSTRUCTION_SETS = {
     "bytes_avx2.cpp": ["-mavx2"],
     "bytes_avx512.cpp": ["-mavx512f", "-mavx512vl", "-mavx512bw"],
 }
+PYTHON_ONLY = ("module.cpp", "bind_administration.cpp")
 COMPILE = ["g++", "-std=c++20", "-O1", "-g", "-fno-omit-frame-pointer", f"-I{NATIVE}", "-c"]
 
 
 def build(folder: Path, sanitizers: str) -> Path:
     """Compile everything but the Python module, two files at a time."""
     flags = [f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
-    sources = [source for source in NATIVE.glob("*.cpp") if source.name != "module.cpp"]
+    sources = [source for source in NATIVE.glob("*.cpp") if source.name not in PYTHON_ONLY]
     sources.append(Path(__file__).with_name("core_test.cpp"))
 
     def compile_one(source: Path) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kvext.cxl import region_path
 from kvext.pool import Pages, Pool
 from kvext.protocol.layout import RecordShape
 from kvext.protocol.transfer import LoadOutcome, StoreOutcome
@@ -47,7 +48,7 @@ def assert_blocks_come_back(folder: Path) -> None:
         layer[:4] = np.random.default_rng(1).integers(0, 256, (4, 4096), np.uint8)
     pages = Pages([layer.ctypes.data for layer in layers], [4096, 4096], 8)
     keys = b"".join(number.to_bytes(32, "big") for number in range(4))
-    with Pool.attach(folder / "kvext-default.pool", extent_bytes=8192) as pool:
+    with Pool.attach(region_path(folder, "default"), extent_bytes=8192) as pool:
         stored = pool.store(keys, SHAPE, b"n" * 32, pages, range(4))
         assert set(stored) == {StoreOutcome.STORED}
         lease = pool.match(keys, SHAPE)

@@ -48,7 +48,7 @@ def test_other_format_version_is_refused_with_both_versions(region: Path) -> Non
     patch(region, 8, struct.pack("<I", 7))
     with pytest.raises(PoolVersionMismatch) as caught:
         Pool.attach(region, extent_bytes=RECORD_BYTES)
-    assert (caught.value.found, caught.value.expected) == (7, 1)
+    assert (caught.value.found, caught.value.expected) == (7, 2)
 
 
 @pytest.mark.parametrize(

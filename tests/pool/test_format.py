@@ -1,11 +1,15 @@
-"""A region written by an earlier build of this format version must stay readable."""
+"""A region written by an earlier build of this format version must stay readable; no other is."""
 
 import gzip
 from pathlib import Path
 
-from kvext.pool import Pool
+import pytest
+
+from kvext.cxl import REGION_FORMAT, create_region, find_regions, region_name, region_path
+from kvext.errors import PoolVersionMismatch
+from kvext.pool import NamespaceState, Pool, _core
 from kvext.protocol.transfer import LoadOutcome
-from tests.golden.make_region import GOLDEN, NUMBERS
+from tests.golden.make_region import GOLDEN, MODEL, NUMBERS
 from tests.pool.engine_memory import NAMESPACE, RECORD_BYTES, SHAPE, EngineMemory, key_of
 
 BOOT_ID_AT = 120
@@ -28,4 +32,24 @@ def test_golden_region_is_read_with_all_its_blocks(tmp_path: Path) -> None:
             assert memory.read(number) == expected.read(number)
         use = pool.namespaces()[0]
         assert (use.digest, use.label, use.num_blocks) == (NAMESPACE.hex(), "golden", 3)
+        assert (use.model, use.state) == (MODEL.hex(), NamespaceState.LIVE)
         assert pool.stat().num_free == 3
+        assert pool.fsck(verify_data=True).is_clean
+
+
+def test_region_of_the_version_before_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "kvext-old.pool"
+    before = gzip.decompress(GOLDEN.with_name("region-v1.pool.gz").read_bytes())
+    path.write_bytes(before)
+    with pytest.raises(PoolVersionMismatch, match="format version 1, this kvext reads 2"):
+        Pool.attach(path, extent_bytes=RECORD_BYTES)
+    assert path.read_bytes() == before
+
+
+def test_pools_of_two_versions_have_files_of_their_own(tmp_path: Path) -> None:
+    assert REGION_FORMAT == _core.FORMAT_VERSION
+    create_region(region_path(tmp_path, "shared"), 1 << 20, Pool.initialise)
+    old = tmp_path / "kvext-shared.pool"
+    old.write_bytes(b"another kvext's")
+    assert find_regions(tmp_path) == [old, region_path(tmp_path, "shared")]
+    assert {region_name(path) for path in find_regions(tmp_path)} == {"shared"}

@@ -15,7 +15,7 @@ from tests.pool.engine_memory import NAMESPACE, RECORD_BYTES, SHAPE, EngineMemor
 
 NUM_EXTENTS = 6
 NUM_KEYS = 14
-REGION_BYTES = 155_648  # room for NUM_EXTENTS records
+REGION_BYTES = 299_008  # room for NUM_EXTENTS records
 
 numbers = st.integers(0, NUM_KEYS - 1)
 

@@ -106,11 +106,11 @@ def test_blocks_survive_the_kill_of_their_writer(pool: Pool, region: Path) -> No
 
 def test_pins_and_reservations_of_the_dead_are_given_back(pool: Pool, region: Path) -> None:
     with Other(pin_and_reserve_and_wait, region) as other:
-        assert pool.reap() == 0, "a living process keeps what it holds"
+        assert pool.reap().num_freed == 0, "a living process keeps what it holds"
         assert pool.reserve(key_of(2), SHAPE, RECORD_BYTES, NAMESPACE) is StoreOutcome.EXISTS
         assert pool.stat().num_pinned == 1
         other.kill()
-        assert pool.reap() == 1
+        assert pool.reap().num_freed == 1
         stat = pool.stat()
         assert (stat.num_pinned, stat.num_reserved) == (0, 0)
         assert isinstance(pool.reserve(key_of(2), SHAPE, RECORD_BYTES, NAMESPACE), Reservation)
@@ -262,7 +262,7 @@ def test_forked_child_forgets_the_pool_and_leaves_the_parents_locks_alone(
     assert os.waitstatus_to_exitcode(status) == 0
     with Pool.attach(region, extent_bytes=RECORD_BYTES) as other:
         assert len(other.stat().processes) == 2
-        assert other.reap() == 0
+        assert other.reap().num_freed == 0
     assert pool.match(key_of(0), SHAPE).num_blocks == 0
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kvext.assembly import automatic_pool_bytes
-from kvext.cxl import region_path
+from kvext.cxl import find_regions, region_path
 from kvext.doctor.snapshot import Pools, PoolSeen
 from kvext.errors import PoolError
 from kvext.pool import Pool
@@ -13,8 +13,7 @@ __all__ = ["read_pools"]
 
 def read_pools(folder: Path, name: str) -> Pools:
     """The pools in the folder; `name` is the one that is asked for."""
-    pattern = region_path(folder, "*").name
-    found = tuple(_pool(path) for path in sorted(folder.glob(pattern)))
+    found = tuple(_pool(path) for path in find_regions(folder))
     automatic_bytes = automatic_pool_bytes(folder) if folder.is_dir() else 0
     return Pools(region_path(folder, name), found, automatic_bytes)
 
