@@ -35,8 +35,11 @@ POOL_GIB = 2
 ENGINE_CORE = "0"
 ENGINE_OPTIONS = ("--max-model-len=8192", "--kv-cache-memory-bytes=512M", "--enforce-eager")
 LMCACHE_MODES = ("engine_driven", "lmcache_driven")
-LMCACHE_HEARTBEAT_S = 1.0
-"""Its default is 10 s; it notices the death of its server by it."""
+LMCACHE_DEADLINES: dict[str, object] = {
+    # By default 10 s and 300 s: how soon it notices that its server is dead.
+    "lmcache.mp.heartbeat_interval": 1.0,
+    "lmcache.mp.mq_timeout": 5.0,
+}
 SERVER_DEADLINE_S = 90.0
 POLL_S = 0.1
 QUIET = {"LMCACHE_TRACK_USAGE": "false", "LMCACHE_DISABLE_BANNER": "1", "DO_NOT_TRACK": "1"}
@@ -135,7 +138,7 @@ def _lmcache(stack: ExitStack, model: Path, venv: Path, mode: str, logs: Path) -
         "lmcache.mp.host": "tcp://127.0.0.1",
         "lmcache.mp.port": server.port,
         "lmcache.mp.mp_transfer_mode": mode,
-        "lmcache.mp.heartbeat_interval": LMCACHE_HEARTBEAT_S,
+        **LMCACHE_DEADLINES,
     }
     config = transfer_config("TimedLMCacheMPConnector", options)
     log = logs / f"lmcache-{mode}.log"

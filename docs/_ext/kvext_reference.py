@@ -1,12 +1,13 @@
 """Sphinx directives whose content is read off the code when the pages are built.
 
-`kvext-options`, `kvext-commands`, `kvext-errors` and `kvext-eviction TABLE` stand in a page where
-their Markdown belongs.
+`kvext-options`, `kvext-commands`, `kvext-errors`, `kvext-eviction TABLE` and `kvext-engines TABLE`
+stand in a page where their Markdown belongs.
 """
 
 from collections.abc import Callable
 from typing import ClassVar
 
+import engines_text
 import eviction_text
 import reference_text
 from docutils.nodes import (  # type: ignore[import-untyped] # its stubs are not worth a dependency
@@ -53,10 +54,16 @@ class _Eviction(_Generated):
     make_text = staticmethod(eviction_text.table_text)
 
 
+class _Engines(_Generated):
+    required_arguments = 1
+    make_text = staticmethod(engines_text.table_text)
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Register the directives."""
     app.add_directive("kvext-options", _Options)
     app.add_directive("kvext-commands", _Commands)
     app.add_directive("kvext-errors", _Errors)
     app.add_directive("kvext-eviction", _Eviction)
+    app.add_directive("kvext-engines", _Engines)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
