@@ -14,7 +14,7 @@ project = "kvext"
 author = "the kvext authors"
 version = release = kvext.__version__
 
-extensions = ["myst_parser", "kvext_reference"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "kvext_reference"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_ext", "_static", "figures"]
 nitpicky = True
@@ -42,3 +42,7 @@ def _set_language(
 ) -> None:
     if page.startswith("zh/"):
         context["language"] = "zh-CN"
+
+# One page documents Python objects (pool-api): types of other packages and modules have no page here.
+nitpick_ignore_regex = [("py:(class|exc|obj)", ".*")]
+autodoc_member_order = "bysource"

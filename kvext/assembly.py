@@ -2,14 +2,15 @@
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from kvext.config import Config, format_bytes
 from kvext.cxl.shm import create_region, region_path
 from kvext.errors import PoolExists
-from kvext.pool import Pool
+from kvext.pool import DEFAULT_LEASE_S, Pool
 
-__all__ = ["automatic_pool_bytes", "open_pool", "pool_path"]
+__all__ = ["automatic_pool_bytes", "create_pool", "open_pool", "pool_path"]
 
 _logger = logging.getLogger(__name__)
 
@@ -31,6 +32,36 @@ def automatic_pool_bytes(folder: Path) -> int:
     space = os.statvfs(folder)
     half = space.f_bavail * space.f_frsize // _AUTO_DIVISOR
     return max(half // _MIB * _MIB, _MIN_AUTO_BYTES)
+
+
+def create_pool(
+    folder: Path,
+    name: str,
+    num_bytes: int,
+    *,
+    lease_s: float = DEFAULT_LEASE_S,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Reserve the memory of a pool that does not exist yet.
+
+    Args:
+        folder: Where; it must exist.
+        name: How engines ask for it.
+        num_bytes: Size of the region; all of it is reserved at once.
+        lease_s: How long an attached process may be silent before others take back what it holds.
+        on_progress: Told bytes reserved so far and bytes in all.
+
+    Returns:
+        The region's file, for `Pool.attach`.
+
+    Raises:
+        PoolError: It exists, or the memory is not there; the message says what to do.
+    """
+    path = region_path(folder, name)
+    create_region(
+        path, num_bytes, lambda new: Pool.initialise(new, lease_s), on_progress=on_progress
+    )
+    return path
 
 
 def open_pool(config: Config, record_bytes: int, label: str) -> Pool:

@@ -13,13 +13,14 @@ from typing import Any
 import click
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from kvext.assembly import automatic_pool_bytes, pool_path
+from kvext.assembly import automatic_pool_bytes, create_pool, pool_path
 from kvext.cli import pool_view
 from kvext.cli.answer import answering, echo_json, example, json_option
-from kvext.config import Config, format_bytes, load_config
-from kvext.cxl import create_region, find_regions, region_name, remove_region
+from kvext.cli.pool_care import fence, fsck
+from kvext.cli.pool_options import in_folder, named, namespace_digest, pool_config, pool_file
+from kvext.config import format_bytes
+from kvext.cxl import find_regions, region_name, remove_region
 from kvext.errors import (
-    InvalidOption,
     PoolBusy,
     PoolDamaged,
     PoolError,
@@ -32,43 +33,24 @@ from kvext.pool import NamespaceUse, Pool, PoolStat
 __all__ = ["pool"]
 
 
-def _named(command: Callable[..., None]) -> Callable[..., None]:
-    command = _in_folder(command)
-    return click.argument("name", default=Config().pool_name)(command)
-
-
-def _in_folder(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--folder",
-        default=Config().pool_folder,
-        show_default=True,
-        help="Folder of the pool's region.",
-    )(command)
-
-
-def _config(folder: str, name: str, size: str = "auto") -> Config:
-    absolute = str(Path(folder).absolute())
-    return load_config({"pool_name": name, "pool_folder": absolute, "pool_size": size})
-
-
-def _path(folder: str, name: str) -> Path:
-    return pool_path(_config(folder, name))
-
-
 @click.group()
 @example(
     "kvext pool create --size 8GiB",
     "kvext pool stat",
 )
 def pool() -> None:
-    """Make, inspect, switch off, empty and remove pools of KV blocks.
+    """Make, inspect, check, fence, switch off, empty and remove pools of KV blocks.
 
     NAME is "default" unless you say otherwise; engines find a pool by the same name and folder.
     """
 
 
+pool.add_command(fsck)
+pool.add_command(fence)
+
+
 @pool.command()
-@_named
+@named
 @click.option(
     "--size",
     default="auto",
@@ -87,13 +69,13 @@ def create(name: str, folder: str, size: str, *, as_json: bool) -> None:
     Engines make a missing pool themselves; do it beforehand where the memory must not be charged
     to an engine's container, or where an engine should not wait for it.
     """
-    config = _config(folder, name, size)
+    config = pool_config(folder, name, size)
     path = pool_path(config)
     if not path.parent.is_dir():
         raise PoolFolderMissing(str(path))
     num_bytes = config.pool_bytes or automatic_pool_bytes(path.parent)
     with _progress(shown=not as_json) as on_progress:
-        create_region(path, num_bytes, Pool.initialise, on_progress=on_progress)
+        create_pool(path.parent, name, num_bytes, on_progress=on_progress)
     if as_json:
         echo_json({"name": name, "path": path, "region_bytes": num_bytes})
     else:
@@ -116,7 +98,7 @@ def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
 
 
 @pool.command()
-@_named
+@named
 @json_option
 @answering
 @example(
@@ -125,7 +107,7 @@ def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
 )
 def stat(name: str, folder: str, *, as_json: bool) -> None:
     """Show what pool NAME holds, who is attached and what happened since its creation."""
-    with Pool.attach(_path(folder, name)) as attached:
+    with Pool.attach(pool_file(folder, name)) as attached:
         figures, uses = attached.stat(), attached.namespaces()
     if as_json:
         echo_json(_stat_document(name, figures, uses))
@@ -143,7 +125,7 @@ def _stat_document(name: str, figures: PoolStat, uses: list[NamespaceUse]) -> di
 
 
 @pool.command()
-@_in_folder
+@in_folder
 @json_option
 @answering
 @example(
@@ -182,7 +164,7 @@ def _ls_entry(name: str, figures: PoolStat | PoolError) -> dict[str, Any]:
 
 
 @pool.command()
-@_named
+@named
 @click.option(
     "--namespace",
     metavar="HEX",
@@ -199,27 +181,20 @@ def clear(name: str, folder: str, namespace: str | None, *, as_json: bool) -> No
 
     Blocks that an engine is using stay until they are evicted.
     """
-    with Pool.attach(_path(folder, name)) as attached:
-        report = attached.clear(_namespace(attached.namespaces(), namespace))
+    with Pool.attach(pool_file(folder, name)) as attached:
+        digest = (
+            namespace_digest(attached.namespaces(), namespace) if namespace is not None else None
+        )
+        report = attached.clear(digest)
     if as_json:
         echo_json({"name": name, **asdict(report)})
     else:
         click.echo(f"dropped {report.num_dropped} blocks, kept {report.num_kept} in use")
 
 
-def _namespace(uses: list[NamespaceUse], prefix: str | None) -> bytes | None:
-    if prefix is None:
-        return None
-    matching = {use.digest for use in uses if prefix and use.digest.startswith(prefix.lower())}
-    if len(matching) != 1:
-        known = "more digits are needed" if matching else "no namespace of the pool begins so"
-        raise InvalidOption("--namespace", prefix, f"{known}; see `kvext pool stat`")
-    return bytes.fromhex(matching.pop())
-
-
 @pool.command()
 @click.argument("switch", type=click.Choice(["on", "off"]))
-@_named
+@named
 @json_option
 @answering
 @example(
@@ -232,7 +207,7 @@ def bypass(switch: str, name: str, folder: str, *, as_json: bool) -> None:
     While the bypass is on, every engine computes as if it had no pool, from its next request on.
     The pool keeps its blocks, and they are found again once it is off.
     """
-    with Pool.attach(_path(folder, name)) as attached:
+    with Pool.attach(pool_file(folder, name)) as attached:
         attached.set_bypass(switch == "on")
     if as_json:
         echo_json({"name": name, "bypassed": switch == "on"})
@@ -243,7 +218,7 @@ def bypass(switch: str, name: str, folder: str, *, as_json: bool) -> None:
 
 
 @pool.command()
-@_named
+@named
 @click.option("--force", is_flag=True, help="Remove it although processes are attached.")
 @json_option
 @answering
@@ -257,7 +232,7 @@ def rm(name: str, folder: str, *, force: bool, as_json: bool) -> None:
     Refused while engines are attached. With --force they keep the memory until they end, and
     engines that start afterwards share another pool.
     """
-    path = _path(folder, name)
+    path = pool_file(folder, name)
     if not path.exists():
         raise PoolMissing(str(path))
     num_attached = 0 if force else _num_attached(path)

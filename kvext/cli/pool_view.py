@@ -9,9 +9,9 @@ from rich.table import Table
 
 from kvext.config import format_bytes
 from kvext.errors import PoolError
-from kvext.pool import NamespaceUse, PoolStat
+from kvext.pool import NamespaceState, NamespaceUse, PoolStat
 
-__all__ = ["show_list", "show_stat", "stderr"]
+__all__ = ["show_list", "show_stat", "stderr", "stdout"]
 
 _BAR_CELLS = 24
 _DIGEST_DIGITS = 12
@@ -20,6 +20,11 @@ _DIGEST_DIGITS = 12
 def stderr() -> Console:
     """The console for progress, so that standard output stays the answer alone."""
     return Console(stderr=True)
+
+
+def stdout() -> Console:
+    """The console for answers."""
+    return Console()
 
 
 def show_stat(name: str, figures: PoolStat, uses: Sequence[NamespaceUse]) -> None:
@@ -89,17 +94,25 @@ def _occupancy(name: str, figures: PoolStat) -> Table:
         f"{figures.num_pinned:,} pinned, {figures.num_reserved:,} being written, "
         f"{figures.num_quarantined:,} quarantined",
     )
+    if figures.num_limbo:
+        table.add_row("limbo", f"{figures.num_limbo:,} extents wait for a process that is stopped")
+    if figures.agent_label:
+        table.add_row(
+            "agent", f"{escape(figures.agent_label)}, {figures.agent_age_ms / 1000:.1f} s ago"
+        )
     return table
 
 
 def _namespaces(uses: Sequence[NamespaceUse]) -> Table:
-    table = _table("namespace", "blocks", "held", "what", title="namespaces")
+    table = _table("namespace", "model", "blocks", "held", "what", title="namespaces")
     for use in uses:
+        is_live = use.state is NamespaceState.LIVE
         table.add_row(
             use.digest[:_DIGEST_DIGITS],
+            use.model[:_DIGEST_DIGITS] if use.model.strip("0") else "",
             f"{use.num_blocks:,}",
             format_bytes(use.held_bytes),
-            escape(use.label),
+            escape(use.label) + ("" if is_live else f" [yellow]({use.state.value})[/yellow]"),
         )
     return table
 

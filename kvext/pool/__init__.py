@@ -7,7 +7,7 @@ The native core (`_core`) does what CPython cannot; this package gives it names 
 from kvext.pool._core import Pages
 from kvext.pool.chain import block_keys, extend_chain, extend_keys
 from kvext.pool.lease import Lease
-from kvext.pool.pool import Pool, Reservation
+from kvext.pool.pool import DEFAULT_LEASE_S, Pool, Reservation
 from kvext.pool.report import (
     AttachedProcess,
     ClearReport,
@@ -23,6 +23,7 @@ from kvext.pool.report import (
 )
 
 __all__ = [
+    "DEFAULT_LEASE_S",
     "AttachedProcess",
     "ClearReport",
     "FenceReport",

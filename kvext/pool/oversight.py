@@ -76,7 +76,7 @@ class Oversight:
 
     @property
     def now_tenths(self) -> int:
-        """Now, as records tell their accesses: tenths of a second since the creation."""
+        """Tenths of a second since the creation, as records tell their accesses."""
         return self._core.now_tenths
 
     def stat(self) -> PoolStat:

@@ -19,7 +19,7 @@ from kvext.pool.oversight import Oversight
 from kvext.protocol.layout import RecordShape
 from kvext.protocol.transfer import StoreOutcome
 
-__all__ = ["Pool", "Reservation"]
+__all__ = ["DEFAULT_LEASE_S", "Pool", "Reservation"]
 
 DEFAULT_LOCK_WAIT_S = 0.2
 DEFAULT_LEASE_S = 30.0

@@ -90,6 +90,22 @@ class PoolAgainstDictionary(RuleBasedStateMachine):
         self.pools[which].clear()
         self.maybe_stored = {number for number in self.maybe_stored if self.pins[number]}
 
+    @rule(which=st.integers(0, 1), wanted=st.sets(st.integers(0, NUM_EXTENTS - 1)))
+    def evict(self, which: int, wanted: set[int]) -> None:
+        table = self.pools[which].records()
+        keys = [table.keys[32 * row : 32 * row + 32] for row in range(len(table))]
+        named = [row for row in range(len(table)) if row in wanted]
+        refs = b"".join(table.refs[16 * row : 16 * row + 16] for row in named)
+        free = {key_of(number): number for number, count in self.pins.items() if not count}
+        gone = {free[keys[row]] for row in named if keys[row] in free}
+        assert self.pools[which].evict(refs) == len(gone)
+        assert self.pools[which].evict(refs) == 0, "a reference names one record for ever"
+        self.maybe_stored -= gone
+
+    @invariant()
+    def tables_are_sound(self) -> None:
+        assert self.pools[1].fsck(verify_data=True).is_clean
+
     @invariant()
     def pinned_blocks_are_there_and_space_adds_up(self) -> None:
         found = self.pools[0].lookup(b"".join(map(key_of, range(NUM_KEYS))), SHAPE)
