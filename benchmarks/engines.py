@@ -132,7 +132,7 @@ def main() -> None:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     peer_venv = options.peer_venv.absolute() if options.peer_venv else None
-    found = run(peer_venv, *((2, 6.0) if options.quick else (6, 12.0)))
+    found = run(peer_venv, *((2, 6.0) if options.quick else (5, 10.0)))
     if not options.quick:
         record("engines", found)
     if options.json:
