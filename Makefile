@@ -57,11 +57,14 @@ $(OLDEST_VENV)/.done: $(OLDEST_LOCKS) requirements/system.sh pyproject.toml $(NA
 test-unit: setup ## run only the tests that need neither an engine nor a compiler
 	$(BIN)/python -m pytest -m "not engine and not native"
 
-check: setup ## lint, formatting, types, import contracts
+check: setup ## lint, formatting, types, import contracts, manifests
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/hadolint --config deploy/.hadolint.yaml deploy/Dockerfile
+	$(BIN)/yamllint --strict --config-file deploy/.yamllint.yaml deploy
+	$(BIN)/kubernetes-validate --strict --quiet deploy/kubernetes/*.yaml
 
 format: setup ## fix what the linter can fix, and format
 	$(BIN)/ruff check --fix
@@ -93,6 +96,7 @@ bench: setup ## measure the pool, the time to first token, the cost where nothin
 	$(BIN)/python benchmarks/pool.py --json
 	$(BIN)/python benchmarks/ttft.py --json
 	$(BIN)/python benchmarks/overhead.py --json
+	$(BIN)/python benchmarks/overlap.py --json
 
 clean: ## remove the environment, build outputs and caches
 	rm -rf .venv .venv-oldest build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,12 +1,14 @@
 """One model served by plain vLLM, by kvext and by LMCache's multi-process server. CPU engines only.
 
-usage: python benchmarks/engines.py [--json] [--quick] [--peer-venv FOLDER]
+usage: python benchmarks/engines.py [--json] [--quick] [--peer-venv FOLDER] [--every-mode]
 
 FOLDER is an environment that benchmarks/lmcache_venv.sh has made; without it LMCache is skipped.
 All engines run side by side and answer in turns; connectors' calls are timed by the same probe.
+LMCache gets its best mode on a CPU, in which the engine copies over shared memory. --every-mode adds
+the one in which its server copies, which then disturbs the others.
 Targets (ratios; absolute figures move from run to run):
-  load        kvext's bandwidth >= 2 x that of LMCache's better mode
-  warm        kvext: <= the engine's own hit + bytes / (0.6 x memcpy) + 5 ms
+  load        kvext's bandwidth >= 2 x that of LMCache's best mode
+  warm        kvext: <= the engine's own hit + bytes / (0.6 x memcpy, the fastest of the run) + 5 ms
   stall       kvext: <= 50 ms when a process dies that holds pins and the lock
 """
 
@@ -15,7 +17,7 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,7 @@ def written_model(folder: Path) -> Path:
 def checks_of(systems: Mapping[str, Any], stalls: Mapping[str, Any]) -> dict[str, Check]:
     """The three targets; the first needs a peer."""
     kvext = systems["kvext"]
-    copy_ms = kvext["reused_bytes"] / (MEMCPY_SHARE * kvext["memcpy_gb_s"]["median"] * 1e6)
+    copy_ms = kvext["reused_bytes"] / (MEMCPY_SHARE * kvext["memcpy_gb_s"]["greatest"] * 1e6)
     over_ms = kvext["warm_over_local_ms"]["median"]
     checks = {
         "warm_over_local_ms": Check.that(over_ms, "<=", copy_ms + ALLOWANCE_MS),
@@ -97,7 +99,9 @@ def why_without(peer_venv: Path | None) -> str:
     return ""
 
 
-def run(peer_venv: Path | None, num_rounds: int, window_s: float) -> dict[str, Any]:
+def run(
+    peer_venv: Path | None, modes: Sequence[str], num_rounds: int, window_s: float
+) -> dict[str, Any]:
     """Serve, measure, take everything away."""
     reason = why_without(peer_venv)
     if reason:
@@ -106,7 +110,7 @@ def run(peer_venv: Path | None, num_rounds: int, window_s: float) -> dict[str, A
     with tempfile.TemporaryDirectory(prefix="kvext-engines-") as name:
         folder = Path(name)
         model = written_model(folder / "model")
-        with serve_all(model, None if reason else peer_venv, LMCACHE_MODES, folder) as systems:
+        with serve_all(model, None if reason else peer_venv, modes, folder) as systems:
             samples = _measured(systems, num_rounds)
             stalls = {one.name: stall_of(one, window_s, BLOCK_TOKENS) for one in systems}
     return figures(samples, stalls, skipped)
@@ -129,10 +133,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON only")
     parser.add_argument("--quick", action="store_true", help="two rounds; not recorded")
     parser.add_argument("--peer-venv", type=Path, help="environment with LMCache")
+    parser.add_argument("--every-mode", action="store_true", help="LMCache in both ways")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     peer_venv = options.peer_venv.absolute() if options.peer_venv else None
-    found = run(peer_venv, *((2, 6.0) if options.quick else (5, 10.0)))
+    modes = LMCACHE_MODES if options.every_mode else LMCACHE_MODES[:1]
+    found = run(peer_venv, modes, *((2, 6.0) if options.quick else (5, 10.0)))
     if not options.quick:
         record("engines", found)
     if options.json:

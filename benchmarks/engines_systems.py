@@ -35,6 +35,7 @@ POOL_GIB = 2
 ENGINE_CORE = "0"
 ENGINE_OPTIONS = ("--max-model-len=8192", "--kv-cache-memory-bytes=512M", "--enforce-eager")
 LMCACHE_MODES = ("engine_driven", "lmcache_driven")
+"""The better one first."""
 LMCACHE_DEADLINES: dict[str, object] = {
     # By default 10 s and 300 s: how soon it notices that its server is dead.
     "lmcache.mp.heartbeat_interval": 1.0,

@@ -43,6 +43,7 @@ def _set_language(
     if page.startswith("zh/"):
         context["language"] = "zh-CN"
 
-# One page documents Python objects (pool-api): types of other packages and modules have no page here.
+
+# One page documents Python objects (pool-api); types from elsewhere have no page here.
 nitpick_ignore_regex = [("py:(class|exc|obj)", ".*")]
 autodoc_member_order = "bysource"

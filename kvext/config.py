@@ -69,12 +69,23 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _option("Folder of the pool's region, on a file system that lives in memory."),
     ] = "/dev/shm"  # noqa: S108 - the host's shared memory is where engines meet
     load: Annotated[
-        Literal["sync", "async"],
-        _option('How blocks come in: "sync" within the step, "async" while others compute.'),
+        Literal["sync", "async", "blocking"],
+        _option(
+            'How blocks come in: "sync" within the step, large loads behind the computing of '
+            'earlier layers; "async" while others compute; "blocking" within the step, all before '
+            "it computes."
+        ),
     ] = "sync"
     store: Annotated[
         bool, _option("Whether this engine stores what it computes, or only reads.")
     ] = True
+    store_admission: Annotated[
+        bool,
+        _option(
+            "Whether a full pool takes no blocks of kinds that are hardly ever asked for again, "
+            "such as one user's documents read once."
+        ),
+    ] = False
     always_load: Annotated[
         bool,
         _option(

@@ -12,6 +12,7 @@
     │   ├── PoolFolderMissing     no folder to make it in
     │   ├── PoolExists            a region is there already
     │   ├── PoolFull              the folder has too little memory for the region
+    │   ├── PoolOverMemoryLimit   the control group's memory limit does
     │   ├── PoolVersionMismatch   the region has another format version
     │   ├── PoolDamaged           the region's superblock cannot be trusted
     │   ├── PoolPermission        the region may not be opened
@@ -26,6 +27,12 @@
     ├── TenancyError              who may hold what
     │   ├── UnknownPolicy         no eviction policy of this name
     │   └── SharesConflict        shares that cannot all be kept
+    ├── CopyError                 moving blocks to and from an accelerator
+    │   ├── PinningRefused        the driver does not pin a range of host memory
+    │   └── CopyStalled           the accelerator did not finish a copy in time
+    ├── AgentError                the agent of a pool
+    │   ├── AgentBusy             its loop did not come to an order in time
+    │   └── AgentUnreachable      its port does not answer
     └── SimulationError           what `kvext simulate` is to replay
         ├── TraceError            a trace, named by file and line
         ├── ScenarioError         a scenario, named by file and line
@@ -39,15 +46,21 @@ from dataclasses import dataclass, fields
 from typing import ClassVar
 
 __all__ = [
+    "AgentBusy",
+    "AgentError",
+    "AgentUnreachable",
     "CapacityError",
     "ConfigError",
     "ConfigFileError",
+    "CopyError",
+    "CopyStalled",
     "EngineMissing",
     "IdentityError",
     "IdentityUnknown",
     "InvalidOption",
     "KvextError",
     "OptionConflict",
+    "PinningRefused",
     "PoolBusy",
     "PoolDamaged",
     "PoolDetached",
@@ -58,6 +71,7 @@ __all__ = [
     "PoolGeometryMismatch",
     "PoolLockTimeout",
     "PoolMissing",
+    "PoolOverMemoryLimit",
     "PoolPermission",
     "PoolUnusable",
     "PoolVersionMismatch",
@@ -214,6 +228,37 @@ class PoolFull(PoolError):
 
 
 @dataclass(eq=False)
+class PoolOverMemoryLimit(PoolError):
+    """Making the region here would have the kernel kill this process for its control group."""
+
+    needed_bytes: int
+    limit_bytes: int
+    used_bytes: int
+    """What the group holds without the region."""
+
+    @property
+    def needed_size(self) -> str:
+        """`needed_bytes` for people."""
+        return _size(self.needed_bytes)
+
+    @property
+    def limit_size(self) -> str:
+        """`limit_bytes` for people."""
+        return _size(self.limit_bytes)
+
+    @property
+    def used_size(self) -> str:
+        """`used_bytes` for people."""
+        return _size(self.used_bytes)
+
+    _says = (
+        "pool {self.path} needs {self.needed_size} but this process's memory limit is "
+        "{self.limit_size}, of which {self.used_size} are in use; raise the limit, ask for less, "
+        "or have `kvext pool create` or the agent make the pool outside this container"
+    )
+
+
+@dataclass(eq=False)
 class PoolVersionMismatch(PoolError):
     """The region was written by a kvext with another format version."""
 
@@ -222,7 +267,7 @@ class PoolVersionMismatch(PoolError):
 
     _says = (
         "pool {self.path} has format version {self.found}, this kvext reads {self.expected}; "
-        "use another pool name, or remove the pool with `kvext pool rm`"
+        "use another pool name, or delete that file once no engine of the other kvext uses it"
     )
 
 
@@ -368,6 +413,71 @@ class SharesConflict(TenancyError):
         more = len(self.tenants) - 8
         listed = f"{named} and {more} more" if more > 0 else named
         return f"the share of tenant {listed}" if len(self.tenants) == 1 else f"shares of {listed}"
+
+
+@dataclass(eq=False)
+class CopyError(KvextError):
+    """Blocks cannot travel to or from an accelerator."""
+
+
+@dataclass(eq=False)
+class PinningRefused(CopyError):
+    """The driver neither pins nor frees a range of host memory; `reason` is its own word."""
+
+    num_bytes: int
+    reason: str
+
+    _says = (
+        "the driver refuses {self.size} of pinned memory: {self.reason}; raise the limit on "
+        "locked memory (ulimit -l), or pin a range only once"
+    )
+
+    @property
+    def size(self) -> str:
+        """The range in a readable unit."""
+        return _size(self.num_bytes)
+
+
+@dataclass(eq=False)
+class CopyStalled(CopyError):
+    """A copy was still under way at its deadline; its blocks count as failed."""
+
+    deadline_s: float
+
+    _says = (
+        "the accelerator did not finish a copy within {self.deadline_s:.1f} s; look for a hung "
+        "kernel or a fault of the device in the system's log"
+    )
+
+
+@dataclass(eq=False)
+class AgentError(KvextError):
+    """The agent of a pool cannot do what it was asked for."""
+
+
+@dataclass(eq=False)
+class AgentBusy(AgentError):
+    """The agent's loop did not come to an order in time; it is not done."""
+
+    waited_s: float
+
+    _says = (
+        "the agent did not come to it within {self.waited_s:g} s, or has too much waiting; "
+        "look at its /health and try again"
+    )
+
+
+@dataclass(eq=False)
+class AgentUnreachable(AgentError):
+    """No agent answers at its admin port."""
+
+    url: str
+    reason: str
+
+    _says = (
+        "no agent answers at {self.url}: {self.reason}; start one with `kvext agent`, "
+        "or name its port with --port"
+    )
 
 
 @dataclass(eq=False)

@@ -33,6 +33,16 @@ inline DigestView digest_of(const nb::bytes& bytes) {
   return DigestView(reinterpret_cast<const u8*>(bytes.c_str()), 32);
 }
 
+inline void check_blocks(const std::vector<u64>& blocks, u64 n, const Pages& pages) {
+  if (blocks.size() != n) throw nb::value_error(("got " + std::to_string(blocks.size()) + " block ids for " + std::to_string(n) + " blocks").c_str());
+  for (u64 block : blocks)
+    if (block >= pages.num_blocks)
+      throw nb::value_error(("block id " + std::to_string(block) + " is outside the engine's " + std::to_string(pages.num_blocks) + " blocks").c_str());
+}
+
+// LayeredLoad (bind_layered.cpp).
+void bind_layered(nb::module_& m);
+
 // The part of Pool that people and the agent use (bind_administration.cpp).
 void bind_administration(nb::module_& m, nb::class_<Pool>& pool_class);
 

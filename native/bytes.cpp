@@ -2,7 +2,10 @@
 
 #include <cstring>
 
-#include "bytes_hash.hpp"
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "xxh3_stream.hpp"
 
 namespace kvext {
 
@@ -13,8 +16,9 @@ extern const ByteOps kAvx512Ops;
 
 namespace {
 
+u64 hash64_baseline(const void* bytes, std::size_t n) { return XXH3_64bits(bytes, n); }
 void copy_baseline(u8* to, const u8* from, std::size_t n) { std::memcpy(to, from, n); }
-constexpr ByteOps kBaselineOps{"baseline", xxh3, xxh3_begin, xxh3_add, xxh3_end, copy_baseline};
+constexpr ByteOps kBaselineOps{"baseline", hash64_baseline, xxh3_begin, xxh3_more, xxh3_end, copy_baseline};
 
 const ByteOps& pick() {
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-// The inner loops, XXH3 and a streaming copy, with the instruction set chosen at start.
+// The two inner loops, XXH3 and a streaming copy, with the instruction set chosen at start.
 #pragma once
 #include <cstddef>
 
@@ -6,17 +6,17 @@
 
 namespace kvext {
 
-// Room for an unfinished XXH3 of any instruction set.
+// Room for xxHash's own state, whatever the instruction set.
 struct alignas(64) HashState {
-  u8 bytes[640];
+  unsigned char bytes[576];
 };
 
 struct ByteOps {
   const char* name;
   u64 (*hash64)(const void* bytes, std::size_t n);
-  // The same hash of bytes that lie in several places: begin, add each part, end.
+  // The same hash of bytes that come in parts.
   void (*hash_begin)(HashState& state);
-  void (*hash_add)(HashState& state, const void* bytes, std::size_t n);
+  void (*hash_more)(HashState& state, const void* bytes, std::size_t n);
   u64 (*hash_end)(const HashState& state);
   // Copies past the cache: the destination is read much later, and fetching its old contents first (as
   // ordinary stores do) costs about a third of the bandwidth. Leaves `from` in the cache. Call

@@ -14,5 +14,5 @@ inline void stream(void* to, Vector v) { _mm256_stream_si256(static_cast<__m256i
 
 namespace kvext {
 extern const ByteOps kAvx2Ops;
-const ByteOps kAvx2Ops{"avx2", xxh3, xxh3_begin, xxh3_add, xxh3_end, simd_stream_copy};
+const ByteOps kAvx2Ops{"avx2", simd_hash64, xxh3_begin, xxh3_more, xxh3_end, simd_stream_copy};
 }  // namespace kvext

@@ -17,5 +17,5 @@ inline void stream(void* to, Vector v) { _mm512_stream_si512(static_cast<__m512i
 
 namespace kvext {
 extern const ByteOps kAvx512Ops;
-const ByteOps kAvx512Ops{"avx512", xxh3, xxh3_begin, xxh3_add, xxh3_end, simd_stream_copy};
+const ByteOps kAvx512Ops{"avx512", simd_hash64, xxh3_begin, xxh3_more, xxh3_end, simd_stream_copy};
 }  // namespace kvext

@@ -3,10 +3,17 @@
 #pragma once
 #include <cstring>
 
-#include "bytes_hash.hpp"
+#include "bytes.hpp"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "xxh3_stream.hpp"
 
 namespace kvext {
 namespace {
+
+u64 simd_hash64(const void* bytes, std::size_t n) { return XXH3_64bits(bytes, n); }
 
 // Processors fetch ahead within a page only: the first lines of each page come late. Several pages at
 // a time keep that many fetches under way: measured 1.3 times as fast as page after page.

@@ -4,27 +4,10 @@
 #include <cstring>
 
 #include "bytes.hpp"
+#include "record_hash.hpp"
 
 namespace kvext {
 namespace {
-
-// Chunk hashes are folded as they come, so a record of any length needs no buffer.
-class RecordHash {
- public:
-  RecordHash(const Key& key, u32 shape, u64 length) {
-    const u64 head[6] = {key.word[0], key.word[1], key.word[2], key.word[3], shape, length};
-    value_ = hash64(head, sizeof head);
-  }
-  void add(const u8* chunk, u64 n) { fold(hash64(chunk, n)); }
-  void fold(u64 chunk_hash) {
-    const u64 pair[2] = {value_, chunk_hash};
-    value_ = hash64(pair, sizeof pair);
-  }
-  u64 value() const { return value_; }
-
- private:
-  u64 value_;
-};
 
 // Walks a block's pieces as one stream of bytes.
 class PieceCursor {
@@ -54,24 +37,17 @@ template <class Step> void for_each_chunk(u64 length, Step step) {
 
 }  // namespace
 
-// Both hash a chunk after its copy, which is the faster reader of memory, and at the place that it was
-// copied from: that is in the cache, where the destination is not.
+// Both hash what they have just copied, as copying is the faster reader of memory, and at the place that
+// it was copied from: that is in the cache, where the destination is not.
 u64 gather(const Pages& pages, u64 block, const Key& key, u32 shape, u8* record) {
-  const ByteOps& ops = byte_ops();
-  RecordHash hash(key, shape, pages.record_bytes);
+  RecordStream hash(key, shape, pages.record_bytes);
   PieceCursor cursor(pages, block);
-  for_each_chunk(pages.record_bytes, [&](u64 at, u64 n) {
-    u8* to = record + at;
-    HashState chunk;
-    u64 chunk_hash = 0;
+  for_each_chunk(pages.record_bytes, [&](u64, u64 n) {
     cursor.advance(n, [&](const u8* from, u64 step) {
-      ops.stream_copy(to, from, step);
-      if (step == n) return chunk_hash = ops.hash64(from, n), void();
-      if (to == record + at) ops.hash_begin(chunk);
-      ops.hash_add(chunk, from, step);
-      to += step;
+      byte_ops().stream_copy(record, from, step);
+      hash.add(from, step);
+      record += step;
     });
-    hash.fold(to == record + at ? chunk_hash : ops.hash_end(chunk));
   });
   stream_fence();
   return hash.value();
@@ -93,6 +69,11 @@ void scatter_unverified(const Pages& pages, u64 block, const u8* record) {
   PieceCursor cursor(pages, block);
   cursor.advance(pages.record_bytes, [&](u8* to, u64 step) { byte_ops().stream_copy(to, record, step), record += step; });
   stream_fence();
+}
+
+void scatter_piece(const Pages& pages, std::size_t layer, u64 block, const u8* piece) {
+  const u64 size = pages.piece_bytes[layer];
+  byte_ops().stream_copy(pages.base[layer] + block * size, piece, size);
 }
 
 u64 record_checksum(const Key& key, u32 shape, const u8* record, u64 length) {

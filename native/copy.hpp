@@ -16,13 +16,15 @@ struct Pages {
   u64 record_bytes = 0;
 };
 
-// Both return the record checksum: XXH3 over (key, shape, length, the XXH3 of each 32 KiB chunk), so
-// that a record found through a damaged slot or extent does not verify either.
+// Both return the record's checksum (record_hash.hpp).
 u64 gather(const Pages& pages, u64 block, const Key& key, u32 shape, u8* record);
 u64 scatter(const Pages& pages, u64 block, const Key& key, u32 shape, const u8* record);
 
 // scatter without the hashing, for callers that verify in another way.
 void scatter_unverified(const Pages& pages, u64 block, const u8* record);
+
+// One layer's piece of a block; call stream_fence() before anybody is told of it.
+void scatter_piece(const Pages& pages, std::size_t layer, u64 block, const u8* piece);
 
 // The checksum of a record at rest.
 u64 record_checksum(const Key& key, u32 shape, const u8* record, u64 length);

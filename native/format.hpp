@@ -75,7 +75,7 @@ struct alignas(64) Process {
   u64 beat_ms; // CLOCK_BOOTTIME of the last beat, for people
   u64 pid_namespace;
   u32 pid;
-  u32 reserved;
+  u32 fenced;  // not 0: was fenced alive, so void pins lie in its row until it comes back or dies
   char label[64];
 };
 

@@ -25,8 +25,12 @@ FsckReport Fsck::check(bool repair) {
   for (u32 row = 0; row < kMaxProcesses; ++row) {
     const u64 epoch = load_acquire(region_.process(row).epoch);
     if (epoch > load_relaxed(region_.super().epoch)) store_release(region_.super().epoch, epoch);
-    for (u64 e = 0; epoch == 0 && e < region_.geometry().num_extents; ++e)
-      if (!process_alive(region_, row)) store_relaxed(region_.pin(row, e), u16{0});
+    if (epoch != 0 || process_alive(region_, row)) continue;
+    for (u64 e = 0; e < region_.geometry().num_extents; ++e) store_relaxed(region_.pin(row, e), u16{0});
+  }
+  for (u32 i = 0; i < kMaxNamespaces; ++i) {
+    NamespaceEntry& entry = region_.name_space(i);
+    if (load_acquire(entry.state) > NamespaceState::quarantined) store_release(entry.state, NamespaceState::fenced);
   }
   space_.recover();
   const u64 left = find().problems.size();
@@ -115,6 +119,8 @@ void Fsck::check_counts() {
   if (counted != num_limbo_) tell(ProblemKind::count, "superblock", numbered("num_limbo is", counted) + numbered(", there are", num_limbo_));
   for (u32 i = 0; i < kMaxNamespaces; ++i) {
     const u64 held = load_relaxed(region_.name_space(i).num_extents);
+    const auto state = load_acquire(region_.name_space(i).state);
+    if (state > NamespaceState::quarantined) tell(ProblemKind::bad_namespace, numbered("namespace", i), numbered("state", static_cast<u64>(state)));
     if (held != uses_[i]) tell(ProblemKind::count, numbered("namespace", i), numbered("counts", held) + numbered(" records, has", uses_[i]));
   }
 }

@@ -21,13 +21,6 @@ namespace {
 
 nb::object fault_type;
 
-void check_blocks(const std::vector<u64>& blocks, u64 n, const Pages& pages) {
-  if (blocks.size() != n) throw nb::value_error(("got " + std::to_string(blocks.size()) + " block ids for " + std::to_string(n) + " blocks").c_str());
-  for (u64 block : blocks)
-    if (block >= pages.num_blocks)
-      throw nb::value_error(("block id " + std::to_string(block) + " is outside the engine's " + std::to_string(pages.num_blocks) + " blocks").c_str());
-}
-
 Pages make_pages(const std::vector<u64>& addresses, const std::vector<u64>& piece_bytes, u64 num_blocks) {
   if (addresses.size() != piece_bytes.size() || addresses.empty()) throw nb::value_error("need one address and one piece size a layer");
   Pages pages;
@@ -203,6 +196,7 @@ NB_MODULE(_core, m) {
         const auto [ref, n] = items<BlockRef>(refs, "refs");
         check_blocks(blocks, n, pages);
         return filled<LoadOutcome>(n, [&](LoadOutcome* out) { pool.load(ref, n, pages, blocks.data(), verify, out); return n; }); })
+      .def("set_pace", [](Pool& pool, double bytes_per_s, double latency_s) { pool.set_pace({bytes_per_s, latency_s}); })
       .def("reserve", [](Pool& pool, nb::bytes key, u32 shape, u32 length, nb::bytes name_space) {
         if (key.size() != kKeyBytes) throw nb::value_error("a key has 32 bytes");
         const auto ns = digest_of(name_space);
@@ -230,5 +224,6 @@ NB_MODULE(_core, m) {
       .def_prop_ro("extent_bytes", &Pool::extent_bytes)
       .def_prop_ro("capacity_bytes", &Pool::capacity_bytes)
       .def_prop_ro("uuid", &Pool::uuid_hex);
+  bind_layered(m);
   bind_administration(m, pool_class);
 }

@@ -1,6 +1,7 @@
 #include "pool.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "fault.hpp"
 #include "steps.hpp"
@@ -363,38 +364,51 @@ std::span<u8> Pool::record(const BlockRef& ref) const {
 
 void Pool::load(const BlockRef* refs, u64 n, const Pages& pages, const u64* blocks, bool verify, LoadOutcome* outcomes) {
   const Shared guard = begin();
+  const SteadyTime begun = std::chrono::steady_clock::now();
+  for (u64 i = 0; i < n; ++i) outcomes[i] = read(refs[i], pages, blocks[i], verify);
+  count_loads(outcomes, n);
+  std::this_thread::sleep_until(pace_.due(begun, n * pages.record_bytes));
+}
+
+void Pool::count_loads(const LoadOutcome* outcomes, u64 n) const {
   u64 tally[3] = {};
-  for (u64 i = 0; i < n; ++i) {
-    outcomes[i] = read(refs[i], pages, blocks[i], verify);
-    ++tally[static_cast<u8>(outcomes[i])];
-  }
+  for (u64 i = 0; i < n; ++i) ++tally[static_cast<u8>(outcomes[i])];
   for (u32 outcome = 0; outcome < 3; ++outcome)
     if (tally[outcome]) count(loads + outcome, tally[outcome]);
 }
 
 LoadOutcome Pool::read(const BlockRef& ref, const Pages& pages, u64 block, bool verify) {
-  if (!names_record(ref)) return LoadOutcome::stale;
-  const Slot& s = region_->slot(ref.slot);
-  // An evictor that looks for pins, and will find ours, has changed nothing but the state.
-  const auto readable = [&](u64 word) {
-    return word == state_word(SlotState::committed, ref.generation) || word == state_word(SlotState::evicting, ref.generation);
-  };
-  if (!readable(load_acquire(s.state)) || load_relaxed(s.length) != pages.record_bytes) return LoadOutcome::stale;
-  Key key;
-  for (int i = 0; i < 4; ++i) key.word[i] = load_relaxed(s.key.word[i]);
-  const u32 shape = load_relaxed(s.shape);
-  const u64 wanted = load_relaxed(region_->extent(ref.extent).checksum);
-  const u8* record = region_->payload(ref.extent);
-  u64 actual = wanted;
+  const auto record = open_record(ref, pages.record_bytes);
+  if (!record) return LoadOutcome::stale;
+  u64 actual = record->checksum;
   if (verify)
-    actual = scatter(pages, block, key, shape, record);
+    actual = scatter(pages, block, record->key, record->shape, record->bytes);
   else
-    scatter_unverified(pages, block, record);
+    scatter_unverified(pages, block, record->bytes);
+  return settle_record(ref, *record, actual);
+}
+
+// An evictor that looks for pins, and will find ours, has changed nothing but the state.
+bool Pool::is_readable(const BlockRef& ref) const {
+  const u64 word = load_acquire(region_->slot(ref.slot).state);
+  return word == state_word(SlotState::committed, ref.generation) || word == state_word(SlotState::evicting, ref.generation);
+}
+
+std::optional<Pool::OpenRecord> Pool::open_record(const BlockRef& ref, u64 length) const {
+  if (!names_record(ref)) return std::nullopt;
+  const Slot& s = region_->slot(ref.slot);
+  if (!is_readable(ref) || load_relaxed(s.length) != length) return std::nullopt;
+  OpenRecord record{region_->payload(ref.extent), {}, load_relaxed(s.shape), load_relaxed(region_->extent(ref.extent).checksum)};
+  for (int i = 0; i < 4; ++i) record.key.word[i] = load_relaxed(s.key.word[i]);
+  return record;
+}
+
+LoadOutcome Pool::settle_record(const BlockRef& ref, const OpenRecord& record, u64 checksum) {
   step(Step::load_copied);
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (!readable(load_relaxed(s.state))) return LoadOutcome::stale;
+  if (!is_readable(ref)) return LoadOutcome::stale;
   step(Step::load_verified);
-  if (actual == wanted) return LoadOutcome::loaded;
+  if (checksum == record.checksum) return LoadOutcome::loaded;
   quarantine(ref);
   step(Step::load_quarantined);
   return LoadOutcome::corrupt;

@@ -8,6 +8,7 @@
 
 #include "copy.hpp"
 #include "fsck.hpp"
+#include "pace.hpp"
 #include "prefault.hpp"
 #include "space.hpp"
 #include "vigil.hpp"
@@ -43,8 +44,17 @@ struct RecordTable {
   std::vector<u8> hits;
 };
 
+class LayeredLoad;
+
 class Pool {
  public:
+  // A record that is being read: valid if settle_record() says so afterwards.
+  struct OpenRecord {
+    const u8* bytes;
+    Key key;
+    u32 shape;
+    u64 checksum;
+  };
   // With extent_bytes: an engine; fixes the geometry if nobody has yet and enters the process table.
   // Without: an observer, which may look and clear. Throws Fault.
   Pool(const std::string& path, std::optional<u64> extent_bytes, const std::string& label, Seconds lock_wait);
@@ -62,6 +72,11 @@ class Pool {
   void store(const Key* keys, u64 n, u32 shape, DigestView name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes);
   // Copies pinned records into the engine's blocks and verifies them; one outcome each.
   void load(const BlockRef* refs, u64 n, const Pages& pages, const u64* blocks, bool verify, LoadOutcome* outcomes);
+
+  // The same, layer after layer over all blocks (layered.cpp); no outcomes count if it was cancelled.
+  void load_in_layers(const std::vector<BlockRef>& refs, const Pages& pages, const std::vector<u64>& blocks, std::vector<LoadOutcome>& outcomes, LayeredLoad& load);
+  // Loads through this handle take as long as with slower memory.
+  void set_pace(const Pace& pace) { pace_ = pace; }
 
   // The steps of store(), for callers that fill a record in another way.
   Space::Reservation reserve(const Key& key, u32 shape, u32 length, DigestView name_space);
@@ -130,6 +145,10 @@ class Pool {
   bool store_run(const Key* keys, u64 n, u32 shape, DigestView name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes);
   StoreOutcome write(const BlockRef& ref, const Key& key, u32 shape, const Pages& pages, u64 block);
   LoadOutcome read(const BlockRef& ref, const Pages& pages, u64 block, bool verify);
+  std::optional<OpenRecord> open_record(const BlockRef& ref, u64 length) const;
+  LoadOutcome settle_record(const BlockRef& ref, const OpenRecord& record, u64 checksum);
+  bool is_readable(const BlockRef& ref) const;
+  void count_loads(const LoadOutcome* outcomes, u64 n) const;
   void quarantine(const BlockRef& ref);
   void forget_reservation();
   bool is_bypassed() const { return load_relaxed(region_->super().bypass) != 0; }
@@ -142,6 +161,7 @@ class Pool {
   void count(u32 counter, u64 by) const { add_relaxed(region_->super().counters[counter], by); }
 
   Seconds lock_wait_;
+  Pace pace_;
   std::string label_;
   std::atomic<u64> num_held_{0};        // pins and reservations that callers hold
   std::atomic<u64> last_call_ms_{0};

@@ -99,7 +99,8 @@ std::vector<NamespaceUse> Pool::namespaces() {
   if (!space_) return out;
   for (u32 i = 0; i < kMaxNamespaces; ++i) {
     const NamespaceEntry& entry = region_->name_space(i);
-    const NamespaceState state = load_acquire(entry.state);
+    NamespaceState state = load_acquire(entry.state);
+    if (state > NamespaceState::quarantined) state = NamespaceState::fenced;  // damaged: nothing is found or stored under it
     const bool is_over = state == NamespaceState::fenced && load_relaxed(entry.num_extents) == 0;
     if (state == NamespaceState::unused || is_over) continue;
     out.push_back({hex(entry.digest, 32), text(entry.label), hex(entry.model, 32), load_relaxed(entry.num_extents), state});
@@ -161,9 +162,8 @@ u64 Pool::evict(const BlockRef* refs, u64 n) {
   for (u64 from = 0; from < n; from += kEvictRun) {
     const Held held = lock_or_throw();
     for (u64 i = from; i < std::min(n, from + kEvictRun); ++i)
-      evicted += names_record(refs[i]) && space_->evict(refs[i].extent);
+      evicted += names_record(refs[i]) && space_->evict(refs[i].extent, reclaims);
   }
-  count(reclaims, evicted);
   return evicted;
 }
 
@@ -210,7 +210,6 @@ std::pair<u64, u64> Pool::clear(const u8* name_space) {
       step(Step::clear_dropped);
     }
   }
-  count(cleared, dropped);
   return {dropped, kept};
 }
 

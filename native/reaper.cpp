@@ -16,29 +16,37 @@ bool Space::may_be_written(const Extent& extent) const {
 void Space::clear_pins(u32 row) const {
   for (u64 i = 0; i < region_.geometry().pin_row_bytes / sizeof(u16); ++i)
     if (load_relaxed(region_.pin(row, i)) != 0) store_relaxed(region_.pin(row, i), u16{0});
+  store_relaxed(region_.process(row).fenced, 0u);
 }
 
-Reaped Space::reap() {
+Reaped Space::reap(bool after_recovery) {
   Reaped out;
   std::unordered_set<u64> living;
   for (u32 row = 0; row < kMaxProcesses; ++row) {
     Process& p = region_.process(row);
     const u64 epoch = load_acquire(p.epoch);
-    if (epoch == 0) continue;
-    const bool alive = (self_ && epoch == self_->epoch()) || process_alive(region_, row);
-    if (alive && !(vigil_ && vigil_->hung(row, epoch))) {
+    if (epoch == 0) {
+      if (load_relaxed(p.fenced) != 0 && !process_alive(region_, row)) clear_pins(row);
+      continue;
+    }
+    const bool self = self_ && epoch == self_->epoch();  // who asks is not hung
+    const bool alive = self || process_alive(region_, row);
+    if (self || (alive && !(vigil_ && vigil_->hung(row, epoch)))) {
       living.insert(epoch);
       continue;
     }
     alive ? ++out.num_hung : ++out.num_dead;
+    // First, so that a reaper that dies here leaves the row for the next one to see. A hung process may be
+    // about to count another pin: it clears its row itself when it comes back.
+    if (alive) store_relaxed(p.fenced, 1u);
+    else clear_pins(row);
+    step(Step::reap_pins_cleared);
     store_release(p.epoch, u64{0});  // from here on its pins hold nothing
     step(Step::reap_row_fenced);
-    // A hung one may be about to count another pin; it clears its row itself when it comes back.
-    if (!alive) clear_pins(row);
-    step(Step::reap_pins_cleared);
   }
   add_relaxed(region_.super().counters[fenced_processes], out.num_hung);
-  if (out.num_dead + out.num_hung > 0) {
+  // A reaper may have died between fencing a row and taking back what it had reserved.
+  if (after_recovery || out.num_dead + out.num_hung > 0) {
     const u64 withdrawn = withdraw_all([&](const Extent& e) { return !living.contains(load_relaxed(e.owner_epoch)); });
     add_relaxed(region_.super().counters[reaped_reservations], withdrawn);
     out.num_freed += withdrawn;
@@ -157,7 +165,7 @@ void Space::recover() {
   store_relaxed(super.num_limbo, in_limbo);
   step(Step::recover_list_rebuilt);
   add_relaxed(super.counters[recoveries], u64{1});
-  reap();
+  reap(true);
 }
 
 }  // namespace kvext

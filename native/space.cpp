@@ -133,7 +133,7 @@ bool Space::pinned(u64 extent) const {
   return false;
 }
 
-bool Space::evict(u64 extent) {
+bool Space::evict(u64 extent, Counter reason) {
   const u64 at = load_acquire(region_.extent(extent).slot);
   Slot& s = region_.slot(at);
   const u64 word = load_ordered(s.state);
@@ -145,6 +145,8 @@ bool Space::evict(u64 extent) {
     store_release(s.state, word);
     return false;
   }
+  // Before it is gone, so that a death here leaves no record that is missing and was not counted.
+  add_relaxed(region_.super().counters[reason], u64{1});
   const bool fenced = namespaces_.state(load_relaxed(s.name_space)) == NamespaceState::fenced;
   if (fenced) add_relaxed(region_.super().counters[fenced_records], u64{1});
   release(extent, at);
@@ -170,9 +172,7 @@ bool Space::evict_one() {
     const u64 extent = hand;
     hand = hand + 1 < n ? hand + 1 : 0;
     if (steps < patient && second_chance(extent)) continue;
-    if (!evict(extent)) continue;
-    add_relaxed(region_.super().counters[evictions], u64{1});
-    return true;
+    if (evict(extent, evictions)) return true;
   }
   return false;
 }
@@ -181,8 +181,9 @@ bool Space::drop(u64 extent) {
   const u64 at = load_acquire(region_.extent(extent).slot);
   const Slot& s = region_.slot(at);
   const bool quarantined = state_of(load_acquire(s.state)) == SlotState::quarantined && load_relaxed(s.extent) == extent;
-  if (!quarantined) return evict(extent);
+  if (!quarantined) return evict(extent, cleared);
   if (pinned(extent)) return false;
+  add_relaxed(region_.super().counters[cleared], u64{1});
   release(extent, at);
   return true;
 }

@@ -30,11 +30,11 @@ class Space {
   bool abort(const BlockRef& ref);
   // Drops one record that nobody pins (and quarantined ones); false if it stays.
   bool drop(u64 extent);
-  bool evict(u64 extent);
+  bool evict(u64 extent, Counter reason);
 
   // Fences who is dead or hung: voids their pins, withdraws their reservations. An extent that a hung
   // process may be writing is in limbo until it is dead or back.
-  Reaped reap();
+  Reaped reap(bool after_recovery = false);
   // Frees what this process had under an epoch, its pins included; no copy of it may be running.
   u64 abandon(u64 epoch);
   // Rebuilds the free list and the counts from the slots, after a death inside the lock.

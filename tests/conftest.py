@@ -9,7 +9,7 @@ settings.register_profile(
 )
 settings.load_profile("kvext")
 
-_SLOWER_MARKS = ("benchmark", "native", "engine")
+_SLOWER_MARKS = ("benchmark", "faults", "native", "engine")
 
 
 @pytest.hookimpl(trylast=True)

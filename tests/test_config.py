@@ -52,7 +52,7 @@ def test_unknown_option_in_the_file_is_refused(tmp_path: Path) -> None:
         ("pool_name", "line\n", "use letters"),
         ("pool_name", "", "use letters"),
         ("pool_folder", "relative", "give an absolute path"),
-        ("load", "later", 'give "async" or "sync"'),
+        ("load", "later", 'give "async" or "blocking" or "sync"'),
         ("store", 1, "give true or false"),
         ("lease_s", 0, "above 0"),
         ("lock_wait_s", float("nan"), "above 0"),

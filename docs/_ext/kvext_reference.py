@@ -1,12 +1,13 @@
 """Sphinx directives whose content is read off the code when the pages are built.
 
-`kvext-options`, `kvext-commands`, `kvext-errors`, `kvext-eviction TABLE` and `kvext-engines TABLE`
-stand in a page where their Markdown belongs.
+`kvext-options`, `kvext-commands`, `kvext-errors`, `kvext-eviction TABLE`, `kvext-engines TABLE` and
+`kvext-agent TABLE` stand in a page where their Markdown belongs.
 """
 
 from collections.abc import Callable
 from typing import ClassVar
 
+import agent_text
 import engines_text
 import eviction_text
 import reference_text
@@ -59,6 +60,11 @@ class _Engines(_Generated):
     make_text = staticmethod(engines_text.table_text)
 
 
+class _Agent(_Generated):
+    required_arguments = 1
+    make_text = staticmethod(agent_text.table_text)
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Register the directives."""
     app.add_directive("kvext-options", _Options)
@@ -66,4 +72,5 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("kvext-errors", _Errors)
     app.add_directive("kvext-eviction", _Eviction)
     app.add_directive("kvext-engines", _Engines)
+    app.add_directive("kvext-agent", _Agent)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -51,6 +51,7 @@ def _unavailable(name: str, reason: str) -> click.Command:
 
 kvext.add_command(serve)
 kvext.add_command(_native("pool"))
+kvext.add_command(_native("agent"))
 kvext.add_command(_native("simulate"))
 kvext.add_command(doctor)
 

@@ -4,20 +4,19 @@ Every command attaches as an observer: it takes no place in the process table an
 geometry to the first engine.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from kvext.agent.attachment import num_engines
 from kvext.assembly import automatic_pool_bytes, create_pool, pool_path
 from kvext.cli import pool_view
 from kvext.cli.answer import answering, echo_json, example, json_option
 from kvext.cli.pool_care import fence, fsck
 from kvext.cli.pool_options import in_folder, named, namespace_digest, pool_config, pool_file
+from kvext.cli.progress import reserving_memory
 from kvext.config import format_bytes
 from kvext.cxl import find_regions, region_name, remove_region
 from kvext.errors import (
@@ -74,27 +73,12 @@ def create(name: str, folder: str, size: str, *, as_json: bool) -> None:
     if not path.parent.is_dir():
         raise PoolFolderMissing(str(path))
     num_bytes = config.pool_bytes or automatic_pool_bytes(path.parent)
-    with _progress(shown=not as_json) as on_progress:
+    with reserving_memory(shown=not as_json) as on_progress:
         create_pool(path.parent, name, num_bytes, on_progress=on_progress)
     if as_json:
         echo_json({"name": name, "path": path, "region_bytes": num_bytes})
     else:
         click.echo(f"created pool {name!r} of {format_bytes(num_bytes)} at {path}")
-
-
-@contextmanager
-def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None]]:
-    columns = (
-        TextColumn("reserving memory"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
-    )
-    console = pool_view.stderr()
-    hidden = not (shown and console.is_terminal)
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("reserve")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 @pool.command()
@@ -246,9 +230,12 @@ def rm(name: str, folder: str, *, force: bool, as_json: bool) -> None:
 
 
 def _num_attached(path: Path) -> int:
-    """Processes attached; none where the region is no pool that this kvext could have attached."""
+    """Engines attached; none where the region is no pool that this kvext could have attached.
+
+    An agent lets go of a pool that is removed, and does not count.
+    """
     try:
         with Pool.attach(path) as attached:
-            return len(attached.stat().processes)
+            return num_engines(attached.stat())
     except (PoolDamaged, PoolVersionMismatch):
         return 0

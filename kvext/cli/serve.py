@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from kvext.cli.answer import answering, echo_json, example, json_option
+from kvext.cli.start_agent import start_agent
 from kvext.config import FILE_OPTION, OptionInfo, describe_options, load_config
 from kvext.errors import EngineMissing, InvalidOption, OptionConflict
 
@@ -102,6 +103,13 @@ def _kvext_options(command: Callable[..., None]) -> Callable[..., None]:
     metavar="FILE",
     help="TOML file with kvext's options; options given here win over it.",
 )
+@click.option(
+    "--agent/--no-agent",
+    "with_agent",
+    default=True,
+    show_default=True,
+    help="Start the pool's agent if none runs (see `kvext agent`); it ends after the last engine.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the command and do not run it.")
 @json_option
 @answering
@@ -115,13 +123,15 @@ def serve(
     vllm_options: tuple[str, ...],
     *,
     kvext_config: Path | None,
+    with_agent: bool,
     dry_run: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
     """Serve MODEL with vLLM, its KV cache in a pool that engines share.
 
-    Prints the `vllm serve` command that it stands for, then becomes that process. Options that
+    Prints the `vllm serve` command that it stands for, then becomes that process, with the pool's
+    agent beside it. Options that
     kvext does not know go to vLLM as they are, and so does everything after `--`.
     """
     if model.startswith("-"):
@@ -130,13 +140,19 @@ def serve(
     if as_json and not dry_run:
         msg = "--json describes the command and needs --dry-run"
         raise click.UsageError(msg)
-    command = engine_command(model, vllm_options, _differing(given, kvext_config))
+    options = _differing(given, kvext_config)
+    command = engine_command(model, vllm_options, options)
     if as_json:
         echo_json({"argv": command})
         return
     click.echo(shlex.join(command))
-    if not dry_run:
-        _become(command)
+    if dry_run:
+        return
+    program = _find(command[0])
+    sys.stdout.flush()
+    if with_agent and not start_agent(load_config(options)):
+        click.echo("warning: no process could be made for the pool's agent", err=True)
+    os.execv(program, command)  # noqa: S606 - no shell: the arguments are the user's own
 
 
 def _differing(given: Mapping[str, object], kvext_config: Path | None) -> dict[str, object]:
@@ -153,15 +169,15 @@ def _differing(given: Mapping[str, object], kvext_config: Path | None) -> dict[s
     return options
 
 
-def _become(command: list[str]) -> None:
+def _find(name: str) -> str:
+    """The engine's program."""
     allowed = os.environ.get("VLLM_PLUGINS")
     if allowed is not None and "kvext" not in allowed.split(","):
         raise InvalidOption("VLLM_PLUGINS", allowed, "add kvext to it, or unset it")
     # An environment that is not activated has its programs beside its Python.
     here = str(Path(sys.executable).parent)
-    program = shutil.which(command[0]) or shutil.which(command[0], path=here)
+    program = shutil.which(name) or shutil.which(name, path=here)
     if program is None:
         remedy = "pip install 'kvext[vllm]', or activate the environment that has it"
-        raise EngineMissing(command[0], remedy)
-    sys.stdout.flush()
-    os.execv(program, command)  # noqa: S606 - no shell: the arguments are the user's own
+        raise EngineMissing(name, remedy)
+    return program

@@ -19,6 +19,8 @@ class RequestCounts:
         loaded_blocks: Blocks that were copied in.
         loaded_bytes: Their bytes.
         load_s: Time that took.
+        load_wait_s: Time that the request waited for it; less, where it hid behind computing.
+        loads: How blocks came in, or that they were computed instead: times, by `LoadWay`.
         stored_blocks: Blocks that this request added to the pool.
         existing_blocks: Offered blocks that the pool had.
         store_s: Time that took.
@@ -34,6 +36,8 @@ class RequestCounts:
     loaded_blocks: int = 0
     loaded_bytes: int = 0
     load_s: float = 0.0
+    load_wait_s: float = 0.0
+    loads: Mapping[str, int] = field(default_factory=dict)
     stored_blocks: int = 0
     existing_blocks: int = 0
     store_s: float = 0.0
@@ -48,8 +52,14 @@ class RequestCounts:
         self.loaded_blocks += report.num_loaded
         self.loaded_bytes += report.loaded_bytes
         self.load_s += report.seconds
+        self.load_wait_s += report.cost_s
+        self.loads = _sum(self.loads, {report.way.value: 1})
         if report.failures:
             self.failed_loads = _sum(self.failed_loads, report.failures)
+
+    def add_refusal(self, num_blocks: int, reason: str) -> None:
+        """Fold in blocks that were never offered."""
+        self.rejected = _sum(self.rejected, {reason: num_blocks})
 
     def add_store(self, report: StoreReport) -> None:
         """Fold in what became of an offer."""
@@ -68,11 +78,14 @@ class RequestCounts:
             "loaded_blocks": self.loaded_blocks,
             "loaded_bytes": self.loaded_bytes,
             "load_ms": _ms(self.load_s),
+            "load_wait_ms": _ms(self.load_wait_s),
             "stored_blocks": self.stored_blocks,
             "existing_blocks": self.existing_blocks,
             "store_ms": _ms(self.store_s),
             "unreported_stores": self.unreported_stores,
         }
+        if self.loads:
+            counts["loads"] = dict(self.loads)
         if self.rejected:
             counts["rejected"] = dict(self.rejected)
         if self.failed_loads:

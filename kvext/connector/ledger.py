@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kvext.connector.report import LoadReport
 from kvext.protocol.tier import Lease
+from kvext.protocol.transfer import LoadWay
 
 __all__ = ["InFlightLoad", "LoadLedger"]
 
@@ -35,7 +36,15 @@ class InFlightLoad:
     def presumed(self, load_id: int, record_bytes: int) -> LoadReport:
         """The report of a load that is known to have succeeded before its report came."""
         num_bytes = self.num_blocks * record_bytes
-        return LoadReport(load_id, self.request_id, self.num_blocks, self.num_blocks, num_bytes, 0)
+        return LoadReport(
+            load_id,
+            self.request_id,
+            self.num_blocks,
+            self.num_blocks,
+            num_bytes,
+            0,
+            way=LoadWay.UNREPORTED,
+        )
 
     def release(self) -> None:
         """Give the blocks back."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from kvext.connector.decisions import Decisions
 from kvext.connector.identity import IdentityState
 from kvext.connector.namespaces import NamespaceBook, Resolution
 from kvext.connector.plan import loadable_blocks
@@ -17,7 +18,15 @@ __all__ = ["Lookup"]
 class Lookup:
     """Resolves a request's namespace and finds its blocks."""
 
-    __slots__ = ("_block_tokens", "_clock", "_matcher", "_namespaces", "_rules", "_tradeoff")
+    __slots__ = (
+        "_block_tokens",
+        "_clock",
+        "_decisions",
+        "_matcher",
+        "_namespaces",
+        "_rules",
+        "_tradeoff",
+    )
 
     def __init__(
         self,
@@ -25,6 +34,7 @@ class Lookup:
         namespaces: NamespaceBook,
         rules: PlanRules,
         tradeoff: LoadOrRecompute,
+        decisions: Decisions,
         clock: Callable[[], float],
     ) -> None:
         """Take what lookups need.
@@ -34,6 +44,7 @@ class Lookup:
             namespaces: Resolves a request's subject.
             rules: What does not change.
             tradeoff: Chooses what to do with a hit.
+            decisions: Hears of hits that are not loaded.
             clock: Monotonic time in seconds.
         """
         self._matcher = matcher
@@ -41,6 +52,7 @@ class Lookup:
         self._rules = rules
         self._block_tokens = rules.shape.block_tokens
         self._tradeoff = tradeoff
+        self._decisions = decisions
         self._clock = clock
 
     def find(self, state: RequestState, num_computed: int, num_tokens: int) -> Match:
@@ -80,6 +92,16 @@ class Lookup:
         state.counts.reason = MissReason.NOT_FOUND if num_found < len(blocks) else ""
         return self._take(state, blocks, lease) if num_found else NO_MATCH
 
+    def keys_ahead(self, state: RequestState) -> bytes:
+        """The keys that a request will be looked up by, if that is known while it waits."""
+        if state.uncached or not state.may_load or self._matcher.bypassed:
+            return b""
+        namespace = self.namespace(state)
+        blocks = loadable_blocks(0, len(state.tokens), self._block_tokens)
+        if namespace is None or not blocks:
+            return b""
+        return state.keys(blocks, namespace.identity.digest, self._block_tokens)
+
     def namespace(self, state: RequestState) -> Resolution | None:
         """A request's namespace if it is known; once it never will be, the request is uncached."""
         if state.resolution is None:
@@ -94,6 +116,8 @@ class Lookup:
         num_blocks = lease.num_blocks
         if state.choice is None:
             state.choice = self._tradeoff.choose(num_blocks)
+            if state.choice is Choice.RECOMPUTE:
+                self._decisions.recompute(state)
         if state.choice is Choice.RECOMPUTE:
             lease.release()
             state.counts.reason = MissReason.RECOMPUTE_FASTER

@@ -1,12 +1,12 @@
 """Moving blocks between a tier and one engine's KV memory, whatever that memory is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Generic, Protocol
 
 from kvext.protocol.layout import RecordShape
-from kvext.protocol.tier import PagesT, Tier
+from kvext.protocol.tier import LayeredLoad, PagesT, Tier
 
-__all__ = ["AbsentMover", "BlockMover", "DirectMover"]
+__all__ = ["AbsentMover", "BlockMover", "DirectMover", "WholeMover"]
 
 
 class BlockMover(Protocol):
@@ -25,8 +25,37 @@ class BlockMover(Protocol):
         """Bring leased blocks in; one `LoadOutcome` byte each."""
         ...
 
+    @property
+    def layers(self) -> Mapping[str, int]:
+        """The engine's names of its layers, and which piece of a block each has.
 
-class AbsentMover:
+        Empty if this mover brings blocks in as a whole only.
+        """
+        ...
+
+    def begin_load(self, refs: bytes, block_ids: Sequence[int]) -> LayeredLoad:
+        """Begin to bring leased blocks in, layer after layer; not without `layers`."""
+        ...
+
+
+class WholeMover:
+    """What a mover has that brings blocks in as a whole only."""
+
+    @property
+    def layers(self) -> Mapping[str, int]:
+        """None can be had alone."""
+        return {}
+
+    def begin_load(self, refs: bytes, block_ids: Sequence[int]) -> LayeredLoad:
+        """Not possible.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError
+
+
+class AbsentMover(WholeMover):
     """For a worker without a tier: whatever it was promised fails, so the engine computes it."""
 
     record_bytes = 0
@@ -43,10 +72,15 @@ class AbsentMover:
 class DirectMover(Generic[PagesT]):
     """For memory that the tier itself can read and write."""
 
-    __slots__ = ("_pages", "_record_bytes", "_shape", "_tier")
+    __slots__ = ("_layers", "_pages", "_record_bytes", "_shape", "_tier")
 
     def __init__(
-        self, tier: Tier[PagesT], pages: PagesT, shape: RecordShape, record_bytes: int
+        self,
+        tier: Tier[PagesT],
+        pages: PagesT,
+        shape: RecordShape,
+        record_bytes: int,
+        layers: Mapping[str, int] | None = None,
     ) -> None:
         """Tie a tier to an engine's memory.
 
@@ -55,7 +89,9 @@ class DirectMover(Generic[PagesT]):
             pages: The engine's KV memory in the tier's terms.
             shape: What one record holds.
             record_bytes: Bytes of one block.
+            layers: The engine's names of its layers, and which piece of a block each has.
         """
+        self._layers = layers or {}
         self._tier = tier
         self._pages = pages
         self._shape = shape
@@ -73,3 +109,12 @@ class DirectMover(Generic[PagesT]):
     def load(self, refs: bytes, block_ids: Sequence[int]) -> bytes:
         """Bring leased blocks in; one `LoadOutcome` byte each."""
         return self._tier.load(refs, self._pages, block_ids)
+
+    @property
+    def layers(self) -> Mapping[str, int]:
+        """The engine's names of its layers, and which piece of a block each has."""
+        return self._layers
+
+    def begin_load(self, refs: bytes, block_ids: Sequence[int]) -> LayeredLoad:
+        """Begin to bring leased blocks in, layer after layer."""
+        return self._tier.begin_load(refs, self._pages, block_ids)

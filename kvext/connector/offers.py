@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Mapping
 
+from kvext.connector.admission import StoreGate
 from kvext.connector.agenda import Agenda
 from kvext.connector.doubt import settle_doubt
 from kvext.connector.foreign import ForeignBlocks
@@ -17,7 +18,15 @@ __all__ = ["Offers"]
 class Offers:
     """Makes the save jobs of each step."""
 
-    __slots__ = ("_agenda", "_block_tokens", "_engine", "_foreign", "_last_save_id", "_lookup")
+    __slots__ = (
+        "_agenda",
+        "_block_tokens",
+        "_engine",
+        "_foreign",
+        "_gate",
+        "_last_save_id",
+        "_lookup",
+    )
 
     def __init__(
         self,
@@ -26,6 +35,7 @@ class Offers:
         foreign: ForeignBlocks,
         agenda: Agenda,
         block_tokens: int,
+        gate: StoreGate | None = None,
     ) -> None:
         """Take what choosing needs.
 
@@ -35,7 +45,9 @@ class Offers:
             foreign: Blocks that must not be offered.
             agenda: Who is looked at when; whoever ends a request dismisses it.
             block_tokens: Tokens a block.
+            gate: Keeps back what is not worth storing; None keeps nothing back.
         """
+        self._gate = gate
         self._engine = engine
         self._lookup = lookup
         self._foreign = foreign
@@ -140,12 +152,18 @@ class Offers:
         namespace = state.resolution or self._lookup.namespace(state)
         if namespace is None:
             return None
-        blocks, digest = range(start, stop), namespace.identity.digest
+        digest = namespace.identity.digest
+        if self._gate is not None:
+            state.next_save = stop
+            stop = self._gate.limit(state, digest, stop)
+            if stop <= start:
+                return None
+        blocks = range(start, stop)
         block_ids = tuple(self._engine.block_ids_of(request_id, blocks))
         keys = state.keys(blocks, digest, self._block_tokens)
         if not keys or len(block_ids) < stop - start:
             return None
-        state.next_save = stop
+        state.next_save = max(state.next_save, stop)
         state.counts.unreported_stores += stop - start
         self._last_save_id += 1
         return SaveJob(

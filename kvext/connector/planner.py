@@ -10,13 +10,16 @@ plan is made by someone who knows of it.
 
 from collections.abc import Callable, Mapping, Sequence
 
+from kvext.connector.admission import StoreGate, StoreJudge
 from kvext.connector.agenda import Agenda
+from kvext.connector.decisions import Decisions
 from kvext.connector.foreign import ForeignBlocks
 from kvext.connector.lookup import Lookup
 from kvext.connector.namespaces import NamespaceBook, Subject
 from kvext.connector.offers import Offers
 from kvext.connector.plan import LoadJob, SaveJob
 from kvext.connector.promises import Promises
+from kvext.connector.queued import QueuePins
 from kvext.connector.report import WorkerReport
 from kvext.connector.request import ExtendKeys, RequestState, TokenList
 from kvext.connector.rules import NO_MATCH, EngineBlocks, Match, Matcher, PlanRules
@@ -31,6 +34,8 @@ class Planner:
     Attributes:
         failures_seen: Failed loads that the worker has told of, for `StepPlan`.
         weights_epoch: How often the engine's weights have changed, for `StepPlan`.
+        tradeoff: Measures and chooses.
+        decisions: What was decided against, for the metrics.
     """
 
     def __init__(
@@ -41,6 +46,8 @@ class Planner:
         rules: PlanRules,
         clock: Callable[[], float],
         extend: ExtendKeys,
+        *,
+        judge: StoreJudge | None = None,
     ) -> None:
         """Begin with no requests.
 
@@ -51,9 +58,12 @@ class Planner:
             rules: What does not change.
             clock: Monotonic time in seconds.
             extend: `extend_keys`, native or not.
+            judge: Says which blocks are worth storing; None stands for all.
         """
         self.tradeoff = LoadOrRecompute(rules, clock)
-        self._lookup = Lookup(matcher, namespaces, rules, self.tradeoff, clock)
+        self.decisions = Decisions()
+        self._lookup = Lookup(matcher, namespaces, rules, self.tradeoff, self.decisions, clock)
+        self._queued = QueuePins(matcher, self._lookup, rules, clock)
         self._engine = engine
         self._rules = rules
         self._extend = extend
@@ -65,12 +75,13 @@ class Planner:
         block_tokens = rules.shape.block_tokens
         self._foreign = ForeignBlocks(engine, block_tokens)
         self._agenda = Agenda()
-        self._offers = Offers(engine, self._lookup, self._foreign, self._agenda, block_tokens)
+        gate = None if judge is None else StoreGate(judge, self.decisions, block_tokens)
+        self._offers = Offers(engine, self._lookup, self._foreign, self._agenda, block_tokens, gate)
 
     @property
     def num_leases(self) -> int:
         """Matches and loads that may pin blocks now."""
-        return len(self._matched) + len(self._promises)
+        return len(self._matched) + len(self._promises) + len(self._queued)
 
     def begin(
         self,
@@ -97,6 +108,7 @@ class Planner:
         if uncached:
             state.refuse(uncached)
         self._requests[request_id] = state
+        self._queued.arrive(request_id, state)
 
     def match(self, request_id: str, num_computed: int, num_tokens: int) -> Match:
         """Look up what the tier has for a request and pin it until the pass ends.
@@ -141,13 +153,12 @@ class Planner:
         state.expected_tokens = max(state.expected_tokens, state.local_tokens + num_external)
         self._foreign.admit(request_id, state, block_ids)
         self._offers.look_at(request_id, state)
-        if state.match is None:
-            return
         match, state.match = state.match, None
-        if num_external == 0:
+        if match is not None and num_external == 0:
             match.lease.release()
-            return
-        self._promises.make(request_id, state, match, block_ids(), num_external)
+        elif match is not None:
+            self._promises.make(request_id, state, match, block_ids(), num_external)
+        self._queued.leave(request_id)
 
     def take_loads(self) -> tuple[LoadJob, ...]:
         """The loads of this pass; each is handed out once."""
@@ -180,6 +191,7 @@ class Planner:
             reason: For the responses of the live requests.
         """
         self.end_pass()
+        self._queued.close()
         self.weights_epoch += 1
         for state in self._requests.values():
             state.refuse(reason)
@@ -193,6 +205,7 @@ class Planner:
                 state.release_match()
             self._matched.clear()
         self._promises.sweep()
+        self._queued.end_pass()
 
     def learn(self, report: WorkerReport) -> None:
         """Hear what became of earlier plans.
@@ -241,11 +254,13 @@ class Planner:
     def close(self) -> None:
         """Give every pin back."""
         self.end_pass()
+        self._queued.close()
         self._promises.close()
         self._requests.clear()
 
     def _drop(self, request_id: str) -> RequestState | None:
         self._matched.pop(request_id, None)
+        self._queued.leave(request_id)
         self._foreign.part(request_id)
         self._agenda.dismiss(request_id)
         state = self._requests.pop(request_id, None)

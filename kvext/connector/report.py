@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kvext.protocol.digest import WeightsSnapshot
+from kvext.protocol.transfer import LoadWay
 
 __all__ = ["AdapterRead", "LoadReport", "StoreReport", "WorkerReport"]
 
@@ -33,7 +34,8 @@ class LoadReport:
         loaded_bytes: Bytes copied for the loaded blocks.
         seconds: Time the copy took.
         failures: Blocks that failed, by reason.
-        is_async: Whether it ran beside the steps, not within one.
+        way: How the blocks came in.
+        waited_s: With `LoadWay.LAYERWISE`, time that the step stood still for them.
     """
 
     load_id: int
@@ -43,7 +45,18 @@ class LoadReport:
     loaded_bytes: int
     seconds: float
     failures: Mapping[str, int] = field(default_factory=dict)
-    is_async: bool = False
+    way: LoadWay = LoadWay.BLOCKING
+    waited_s: float = 0.0
+
+    @property
+    def cost_s(self) -> float:
+        """What the request paid: the copy, or what of it did not hide."""
+        return self.waited_s if self.way is LoadWay.LAYERWISE else self.seconds
+
+    @property
+    def stall_s(self) -> float:
+        """What the engine's step paid."""
+        return 0.0 if self.way is LoadWay.ASYNC else self.cost_s
 
 
 @dataclass(frozen=True, slots=True)

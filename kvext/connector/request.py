@@ -64,6 +64,8 @@ class RequestState:
         next_save: First block that has not been offered for saving.
         due_tokens: Computed tokens that make it worth a look for what it can save.
         doubt_from: First block that a failed load has put in doubt, until it is settled, or None.
+        num_wanted: Leading blocks that are worth storing, once that was judged.
+        num_judged: Leading blocks that were offered or refused.
         save_limit: First block that must never be saved (it may stand on garbage), or None.
         counts: For the response.
     """
@@ -82,6 +84,8 @@ class RequestState:
         "match",
         "may_load",
         "next_save",
+        "num_judged",
+        "num_wanted",
         "resolution",
         "save_limit",
         "subject",
@@ -112,6 +116,8 @@ class RequestState:
         self.wait_until_s: float | None = None
         self.next_save = 0
         self.due_tokens = 0
+        self.num_wanted: int | None = None
+        self.num_judged = 0
         self.doubt_from: int | None = None
         self.save_limit: int | None = None
         self.counts = RequestCounts()

@@ -65,6 +65,7 @@ class PlanRules:
         store: Whether anything is saved.
         always_load: Load what is found even where computing it is expected to be faster.
         lease_s: How long a load may take.
+        queued_blocks: Most blocks that are pinned for requests in the engine's queue.
         adapter_wait_s: How long a request may wait for its adapter's digest.
     """
 
@@ -76,6 +77,7 @@ class PlanRules:
     always_load: bool = False
     lease_s: float = 30.0
     adapter_wait_s: float = 20.0
+    queued_blocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

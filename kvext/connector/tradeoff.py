@@ -146,12 +146,12 @@ class LoadOrRecompute:
         """Take the measurements out of a report, which tells of one step and of loads."""
         for load in report.loads:
             if not load.failures:
-                self._load.observe(load.seconds, load.loaded_bytes)
+                self._load.observe(load.cost_s, load.loaded_bytes)
         step = self._timer.end(report.step)
         if step is not None:
             seconds, num_tokens = step
             ours_s = sum(store.seconds for store in report.stores)
-            ours_s += sum(load.seconds for load in report.loads if not load.is_async)
+            ours_s += sum(load.stall_s for load in report.loads)
             self._compute.observe(seconds - ours_s, num_tokens)
 
     def choose(self, num_blocks: int) -> Choice:

@@ -5,21 +5,29 @@ it is copied. A load that fails within a step poisons what the step computes: fr
 nothing is saved until a plan comes from a scheduler that knows of the failure.
 """
 
+import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from kvext.connector.edge import Edge
+from kvext.connector.layerwise import NOT_WAITED, LayerwiseLoad
+from kvext.connector.loads import LoadedJob, LoadTimes
 from kvext.connector.mover import BlockMover
 from kvext.connector.plan import AdapterGuard, LoadJob, SaveJob, StepPlan
 from kvext.connector.report import AdapterRead, LoadReport, StoreReport, WorkerReport
 from kvext.protocol.tier import REF_BYTES
-from kvext.protocol.transfer import LoadOutcome, StoreOutcome
+from kvext.protocol.transfer import LoadWay, StoreOutcome
 
-__all__ = ["Transfers"]
+__all__ = ["LAYERWISE_FROM_BYTES", "Transfers"]
 
-_LOADED = int(LoadOutcome.LOADED)
+LAYERWISE_FROM_BYTES = 4 << 20
+"""Smaller loads are done before a thread has begun: benchmarks/overlap.py."""
+
+_INSTANT = LoadTimes(LoadWay.BLOCKING, 0.0)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +36,21 @@ class _AsyncLoad:
 
     Attributes:
         job: What is loaded.
-        future: Its report and the blocks that failed.
+        future: Its end.
         weights_epoch: The engine's weights when it began.
     """
 
     job: LoadJob
-    future: Future[tuple[LoadReport, set[int]]]
+    future: Future[LoadedJob]
     weights_epoch: int
 
 
 class Transfers:
-    """Carries out one engine worker's plans."""
+    """Carries out one engine worker's plans.
+
+    Attributes:
+        layerwise_from_bytes: Least size of a step's loads that overlap its computing.
+    """
 
     def __init__(
         self,
@@ -47,6 +59,9 @@ class Transfers:
         holds: Callable[[AdapterGuard], bool],
         clock: Callable[[], float],
         executor: Executor,
+        *,
+        load_wait_s: float = 30.0,
+        layerwise_from_bytes: float = LAYERWISE_FROM_BYTES,
     ) -> None:
         """Begin with nothing in flight.
 
@@ -56,12 +71,17 @@ class Transfers:
             holds: Whether the engine's adapter is in the guarded state.
             clock: Monotonic time in seconds.
             executor: Runs asynchronous loads; its owner shuts it down.
+            load_wait_s: How long a step may wait for its loads; their pins last no longer.
+            layerwise_from_bytes: Least size of a step's loads that overlap its computing.
         """
         self._mover = mover
         self._edge = edge
         self._holds = holds
         self._clock = clock
         self._executor = executor
+        self._load_wait_s = load_wait_s
+        self.layerwise_from_bytes = layerwise_from_bytes
+        self._layerwise: LayerwiseLoad | None = None
         self._futures: dict[str, _AsyncLoad] = {}
         self._failed_blocks: set[int] = set()
         self._loads: list[LoadReport] = []
@@ -71,21 +91,35 @@ class Transfers:
         self._weights_epoch = 0
 
     def start(self, plan: StepPlan) -> None:
-        """Do the plan's synchronous loads and begin the asynchronous ones."""
+        """Do the plan's synchronous loads, or begin them, and begin the asynchronous ones."""
+        self._settle()
         self._weights_epoch = plan.weights_epoch
+        within: list[LoadJob] = []
         for job in plan.loads:
             if job.is_async:
-                future = self._executor.submit(self._load, job)
+                future = self._executor.submit(self._load, job, LoadWay.ASYNC)
                 self._futures[job.request_id] = _AsyncLoad(job, future, plan.weights_epoch)
-                continue
-            report, failed = self._load(job)
-            self._loads.append(report)
-            if failed:
-                self._failed_blocks |= failed
-                self._num_failures += 1
+            else:
+                within.append(job)
+        if within:
+            self._begin(within)
+
+    def wait_for_layer(self, layer: str) -> None:
+        """Return once the engine may use a layer; called before each, in every step.
+
+        Args:
+            layer: The engine's name of it.
+        """
+        load = self._layerwise
+        if load is None:
+            return
+        never = False
+        if not self._edge.attempt("wait for a layer", load.wait, never, layer):
+            load.abandon("late")
 
     def save(self, plan: StepPlan) -> None:
         """Offer the plan's blocks, if nothing they were computed on has failed."""
+        self._settle()
         self._step = plan.step
         if not plan.saves:
             return
@@ -96,18 +130,20 @@ class Transfers:
 
     def finished(self) -> set[str]:
         """Requests whose asynchronous load has ended, well or not; each is told once."""
+        self._settle()
         done = {request_id for request_id, load in self._futures.items() if load.future.done()}
         for request_id in done:
             load = self._futures.pop(request_id)
-            report, failed = load.future.result()
+            end = load.future.result()
             if load.weights_epoch != self._weights_epoch:
-                report, failed = self._lost(load.job, "weights_changed", self._clock())
-            self._loads.append(report)
-            self._failed_blocks |= failed
+                end = LoadedJob.lost(load.job, "weights_changed", LoadTimes(LoadWay.ASYNC, 0.0))
+            self._loads.append(end.report)
+            self._failed_blocks |= end.failed_blocks
         return done
 
     def take_failed_blocks(self) -> set[int]:
         """Block ids that hold garbage and must be recomputed; each is told once."""
+        self._settle()
         failed, self._failed_blocks = self._failed_blocks, set()
         return failed
 
@@ -117,6 +153,7 @@ class Transfers:
         Args:
             adapters: Adapters that the engine has read since.
         """
+        self._settle()
         if not self._loads and not self._stores and not self._step and not adapters:
             return None
         report = WorkerReport(
@@ -125,46 +162,78 @@ class Transfers:
         self._loads, self._stores, self._step = [], [], 0
         return report
 
-    def _load(self, job: LoadJob) -> tuple[LoadReport, set[int]]:
-        begun_s = self._clock()
-        num_blocks = len(job.block_ids)
-        if len(job.refs) != num_blocks * REF_BYTES:
-            return self._lost(job, "lost", begun_s)
+    def close(self) -> None:
+        """Cut short what still runs."""
+        if self._layerwise is not None:
+            self._layerwise.abandon("closed")
+
+    def _begin(self, jobs: Sequence[LoadJob]) -> None:
+        """Do or begin what a step needs before, or while, it computes."""
+        usable: list[LoadJob] = []
+        for job in jobs:
+            reason = self._refuse(job)
+            if reason:
+                self._end(LoadedJob.lost(job, reason, _INSTANT))
+            else:
+                usable.append(job)
+        num_bytes = sum(len(job.block_ids) for job in usable) * self._mover.record_bytes
+        if usable and self._mover.layers and num_bytes >= self.layerwise_from_bytes:
+            self._layerwise = self._edge.attempt("begin a load", self._overlap, None, usable)
+        if self._layerwise is None:
+            for job in usable:
+                self._end(self._load(job, LoadWay.BLOCKING))
+
+    def _overlap(self, jobs: Sequence[LoadJob]) -> LayerwiseLoad:
+        refs = b"".join(job.refs for job in jobs)
+        block_ids = [block_id for job in jobs for block_id in job.block_ids]
+        copy = self._mover.begin_load(refs, block_ids)
+        return LayerwiseLoad(jobs, copy, self._mover.layers, self._clock, self._load_wait_s)
+
+    def _settle(self) -> None:
+        """End the step's layer-wise load, if there is one; the engine has done with its layers."""
+        load, self._layerwise = self._layerwise, None
+        if load is None:
+            return
+        record_bytes = self._mover.record_bytes
+        ends = self._edge.attempt("end a load", load.finish, None, record_bytes)
+        if ends is None:
+            load.abandon("error")
+            ends = load.finish(record_bytes)
+        for end in ends:
+            self._end(end)
+            if NOT_WAITED in end.report.failures:
+                self._block_from_now_on()
+
+    def _block_from_now_on(self) -> None:
+        if self.layerwise_from_bytes < math.inf:
+            self.layerwise_from_bytes = math.inf
+            _logger.warning(
+                "kvext: the engine did not wait for the layers of a load, whose blocks are "
+                "computed again; loads are done before the forward pass from now on"
+            )
+
+    def _end(self, end: LoadedJob) -> None:
+        self._loads.append(end.report)
+        if end.failed_blocks:
+            self._failed_blocks |= end.failed_blocks
+            self._num_failures += 1
+
+    def _refuse(self, job: LoadJob) -> str:
+        """Why a job cannot be done, or nothing."""
+        if len(job.refs) != len(job.block_ids) * REF_BYTES:
+            return "lost"
         if job.guard is not None and not self._holds(job.guard):
-            return self._lost(job, "adapter_changed", begun_s)
+            return "adapter_changed"
+        return ""
+
+    def _load(self, job: LoadJob, way: LoadWay) -> LoadedJob:
+        begun_s = self._clock()
+        reason = self._refuse(job)
+        if reason:
+            return LoadedJob.lost(job, reason, LoadTimes(way, 0.0))
         outcomes = self._edge.attempt("load blocks", self._mover.load, b"", job.refs, job.block_ids)
-        if len(outcomes) != num_blocks:
-            return self._lost(job, "error", begun_s)
-        num_loaded = outcomes.count(_LOADED)
-        if num_loaded == num_blocks:
-            return self._report_load(job, num_blocks, num_blocks, begun_s, {}), set()
-        failed = [index for index, outcome in enumerate(outcomes) if outcome != _LOADED]
-        reasons = Counter(LoadOutcome(outcomes[index]).name.lower() for index in failed)
-        report = self._report_load(job, num_loaded, failed[0], begun_s, dict(reasons))
-        return report, {job.block_ids[index] for index in failed}
-
-    def _lost(self, job: LoadJob, reason: str, begun_s: float) -> tuple[LoadReport, set[int]]:
-        failures = {reason: len(job.block_ids)}
-        return self._report_load(job, 0, 0, begun_s, failures), set(job.block_ids)
-
-    def _report_load(
-        self,
-        job: LoadJob,
-        num_loaded: int,
-        num_usable: int,
-        begun_s: float,
-        failures: dict[str, int],
-    ) -> LoadReport:
-        return LoadReport(
-            job.load_id,
-            job.request_id,
-            num_loaded,
-            num_usable,
-            num_loaded * self._mover.record_bytes,
-            self._clock() - begun_s,
-            failures,
-            job.is_async,
-        )
+        times = LoadTimes(way, self._clock() - begun_s)
+        return LoadedJob.of(job, outcomes, self._mover.record_bytes, times)
 
     def _store(self, job: SaveJob) -> StoreReport:
         begun_s = self._clock()

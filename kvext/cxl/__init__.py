@@ -1,5 +1,6 @@
 """Where a pool's memory comes from. So far: shared memory (`shm`), or a file in any folder."""
 
+from kvext.cxl.cgroup import limit_on
 from kvext.cxl.shm import (
     REGION_FORMAT,
     create_region,
@@ -13,6 +14,7 @@ __all__ = [
     "REGION_FORMAT",
     "create_region",
     "find_regions",
+    "limit_on",
     "region_name",
     "region_path",
     "remove_region",

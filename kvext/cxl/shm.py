@@ -1,7 +1,8 @@
 """Regions as files in `/dev/shm` or any other folder.
 
 A region appears under its name only when all of its memory is reserved: a store into a sparse
-file on a full `/dev/shm` would kill the engine with SIGBUS. Of several processes that create the
+file on a full `/dev/shm` would kill the engine with SIGBUS. What the control group would not allow
+is refused before the kernel kills for it. Of several processes that create the
 same region, one does the work and the others wait for it.
 """
 
@@ -16,12 +17,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kvext.cxl.cgroup import limit_on
 from kvext.errors import (
     PoolExists,
     PoolFolderMissing,
     PoolFull,
     PoolLockTimeout,
     PoolMissing,
+    PoolOverMemoryLimit,
     PoolPermission,
 )
 
@@ -90,6 +93,7 @@ def create_region(
     Raises:
         PoolExists: It is there already, or another process made it meanwhile.
         PoolFull: The folder has too little memory; nothing is left behind.
+        PoolOverMemoryLimit: The control group has; nothing is left behind.
         PoolPermission: The folder may not be written.
         PoolFolderMissing: The folder does not exist.
         PoolLockTimeout: Another process has been creating it for longer than `wait_s`.
@@ -176,20 +180,36 @@ def _reserve(fd: int, path: Path, region_bytes: int, on_progress: Progress | Non
     free_bytes = space.f_bavail * space.f_frsize
     if free_bytes < region_bytes:
         raise PoolFull(str(path), region_bytes, free_bytes)
-    try:
-        os.posix_fallocate(fd, 0, region_bytes)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.ENOMEM):
-            raise
-        raise PoolFull(str(path), region_bytes, free_bytes) from None
+    for start, num_bytes in _steps(region_bytes):
+        # Again at each step: others in the group go on growing.
+        _check_limit(path, region_bytes, reserved_bytes=start)
+        try:
+            os.posix_fallocate(fd, start, num_bytes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                raise
+            raise PoolFull(str(path), region_bytes, free_bytes) from None
     _populate(fd, region_bytes, on_progress)
+
+
+def _check_limit(path: Path, region_bytes: int, reserved_bytes: int) -> None:
+    group = limit_on(path.parent)
+    if group.limit_bytes is None or group.room_bytes is None:
+        return
+    if group.room_bytes < region_bytes - reserved_bytes:
+        used_bytes = max(group.used_bytes - reserved_bytes, 0)
+        raise PoolOverMemoryLimit(str(path), region_bytes, group.limit_bytes, used_bytes)
+
+
+def _steps(region_bytes: int) -> Iterator[tuple[int, int]]:
+    for start in range(0, region_bytes, _STEP_BYTES):
+        yield start, min(_STEP_BYTES, region_bytes - start)
 
 
 def _populate(fd: int, region_bytes: int, on_progress: Progress | None) -> None:
     """Touch every page now (0.3-0.8 GB/s): reserved pages are zeroed at the first touch."""
     with mmap.mmap(fd, region_bytes) as region:
-        for start in range(0, region_bytes, _STEP_BYTES):
-            num_bytes = min(_STEP_BYTES, region_bytes - start)
+        for start, num_bytes in _steps(region_bytes):
             try:
                 region.madvise(_MADV_POPULATE_WRITE, start, num_bytes)
             except OSError:  # a kernel before 5.14

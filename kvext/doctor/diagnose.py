@@ -1,6 +1,15 @@
 """From a host to its report: which checks there are and in what order people read them."""
 
-from kvext.doctor.checks import cores, folder, leftovers, memory, pools, software, system
+from kvext.doctor.checks import (
+    containers,
+    cores,
+    folder,
+    leftovers,
+    memory,
+    pools,
+    software,
+    system,
+)
 from kvext.doctor.finding import Report, Section
 from kvext.doctor.snapshot import Host
 
@@ -40,10 +49,11 @@ def _folder(host: Host) -> Section:
         (
             folder.check_folder(host.folder),
             folder.check_file_system(host.folder),
-            folder.check_folder_size(host.folder),
+            folder.check_folder_size(host.folder, host.pools),
             folder.check_folder_free(host.folder, host.pools),
             folder.check_locks(host.folder),
             pools.check_pool(host.pools, host.software),
+            containers.check_pool_access(host.pools, host.confinement),
             pools.check_other_pools(host.pools),
         ),
     )
@@ -70,15 +80,20 @@ def _memory(host: Host) -> Section:
             memory.check_cgroup_memory(host.cgroup, host.pools),
             memory.check_memlock(host.memory),
             memory.check_huge_pages(host.memory, host.folder.mount),
+            memory.check_reserved_huge_pages(host.memory),
+            memory.check_far_memory(host.memory),
         ),
     )
 
 
 def _running(host: Host) -> Section:
     return Section(
-        "processes and cores",
+        "namespaces and cores",
         (
             system.check_pid_namespace(host.system, host.pools),
+            containers.check_namespaces(host.attached),
+            containers.check_user_namespace(host.confinement),
+            containers.check_system_calls(host.confinement),
             cores.check_cores(host.cores, host.engines),
             cores.check_engine_binding(host.cores, host.engines),
         ),

@@ -10,18 +10,24 @@ from shlex import quote
 
 from kvext.config import Config
 from kvext.cxl import region_name
+from kvext.cxl.cgroup import Cgroup
 
 __all__ = [
+    "Attached",
     "Cache",
-    "Cgroup",
+    "Confinement",
     "Cores",
+    "DaxDevice",
     "EngineProcess",
+    "FileAccess",
     "Folder",
     "Holder",
     "Host",
+    "HugePages",
     "LockTrial",
     "Memory",
     "Mount",
+    "NumaNode",
     "PoolSeen",
     "Pools",
     "SharedFile",
@@ -116,6 +122,16 @@ class SharedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FileAccess:
+    """Who may use a pool's file; `user` is the owner's number as this user namespace counts."""
+
+    user: int
+    mode: int
+    usable: bool
+    """Whether this process may read and write it."""
+
+
+@dataclass(frozen=True, slots=True)
 class PoolSeen:
     """One pool; `fault` says why it cannot be attached, `bypassed` that it was switched off."""
 
@@ -126,6 +142,12 @@ class PoolSeen:
     """Attached processes: number and PID namespace of each."""
     fault: str = ""
     bypassed: bool = False
+    access: FileAccess | None = None
+    """None if it vanished meanwhile."""
+    of_other_format: bool = False
+    """Whether `fault` is that another kvext wrote it."""
+    locked: bool = False
+    """Whether a living process is in it, whichever kvext it runs; told only beside a fault."""
 
     @property
     def name(self) -> str:
@@ -149,11 +171,45 @@ class Pools:
     found: tuple[PoolSeen, ...] = ()
     automatic_bytes: int = 0
     """Size of a pool that an engine would make now, if it is not told one."""
+    asked_bytes: int | None = None
+    """Size that the doctor was told to judge by."""
+
+    @property
+    def planned_bytes(self) -> int:
+        """Size of the pool that is to be made, if none exists."""
+        return self.automatic_bytes if self.asked_bytes is None else self.asked_bytes
 
     @property
     def wanted(self) -> PoolSeen | None:
         """The pool asked for, if it exists."""
         return next((pool for pool in self.found if pool.path == self.path), None)
+
+
+@dataclass(frozen=True, slots=True)
+class HugePages:
+    """Pages of one size that are reserved, and those of them that nobody has mapped."""
+
+    page_bytes: int
+    num_reserved: int
+    num_free: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """A node of memory; without cores it is memory behind CXL or another far bus."""
+
+    number: int
+    has_cores: bool
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DaxDevice:
+    """Memory that the kernel hands out as a device; `driver` "kmem" makes it a node instead."""
+
+    name: str
+    size_bytes: int
+    driver: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +220,34 @@ class Memory:
     memlock_bytes: int | None
     shmem_huge_pages: str
     """The kernel's setting for shared memory; empty if it has none."""
+    huge_pages: tuple[HugePages, ...] = ()
+    nodes: tuple[NumaNode, ...] = ()
+    dax_devices: tuple[DaxDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Cgroup:
-    """The tightest memory limit above this process; `version` 0 means no memory controller."""
+class Attached:
+    """A process in a pool's table, as it can be seen from here."""
 
-    version: int
-    limit_bytes: int | None
-    used_bytes: int
-    """What cannot be reclaimed at once: without inactive file pages."""
+    pid: int
+    """As its own PID namespace counts."""
+    pid_namespace: int
+    seen_as: int
+    """Its number here; 0 if it cannot be seen."""
+    apart: tuple[str, ...] = ()
+    """Kinds of namespace ("pid", "mnt", "user", "time") in which it is not with this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """Whom the kernel takes this process for, and which calls it may not make."""
+
+    user: int
+    user_map: tuple[tuple[int, int, int], ...]
+    """First number here, first number outside, how many (user_namespaces(7))."""
+    seccomp_filtered: bool
+    policy_fault: str
+    """Why the kernel refuses to speak of memory policies; empty if it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,4 +291,6 @@ class Host:
     cgroup: Cgroup
     cores: Cores
     cache: Cache
+    confinement: Confinement
+    attached: tuple[Attached, ...] = ()
     engines: tuple[EngineProcess, ...] = field(default=())

@@ -4,7 +4,7 @@ Lookups, loads and stores are plain memory operations in every process: no serve
 The native core (`_core`) does what CPython cannot; this package gives it names and types.
 """
 
-from kvext.pool._core import Pages
+from kvext.pool._core import Pages, roam
 from kvext.pool.chain import block_keys, extend_chain, extend_keys
 from kvext.pool.lease import Lease
 from kvext.pool.pool import DEFAULT_LEASE_S, Pool, Reservation
@@ -42,4 +42,5 @@ __all__ = [
     "block_keys",
     "extend_chain",
     "extend_keys",
+    "roam",
 ]

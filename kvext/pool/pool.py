@@ -179,6 +179,28 @@ class Pool(Oversight):
         with self.translated():
             return self._core.load(refs, pages, block_ids, verify)
 
+    def begin_load(
+        self, refs: bytes, pages: _core.Pages, block_ids: Sequence[int]
+    ) -> _core.LayeredLoad:
+        """Begin a verified `load` on a thread of its own, layer after layer over all blocks.
+
+        Raises:
+            ValueError: A block id is outside `pages`, or counts do not match.
+        """
+        with self.translated():
+            return _core.LayeredLoad(self._core, refs, pages, block_ids)
+
+    def pace_loads(self, bytes_per_s: float, latency_s: float = 0.0) -> None:
+        """Let this handle's loads take as long as from slower memory: a model, for measurements.
+
+        The copy is as fast as ever; what is left of the time passes asleep, with no core busy.
+
+        Args:
+            bytes_per_s: What the memory gives; 0 ends the model.
+            latency_s: Before the first byte of each load.
+        """
+        self._core.set_pace(bytes_per_s, latency_s)
+
     def reserve(
         self, key: bytes, shape: RecordShape, num_bytes: int, namespace: bytes
     ) -> Reservation | StoreOutcome:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from kvext.protocol.layout import RecordShape
 
-__all__ = ["REF_BYTES", "Lease", "PagesT", "Tier"]
+__all__ = ["REF_BYTES", "LayeredLoad", "Lease", "PagesT", "Tier"]
 
 REF_BYTES = 16
 """One reference: slot u32, extent u32, generation u64, little-endian."""
@@ -32,6 +32,32 @@ class Lease(Protocol):
 
     def release(self) -> None:
         """Give the blocks back; a second call does nothing."""
+        ...
+
+
+class LayeredLoad(Protocol):
+    """A load that runs by itself, layer after layer over all its blocks."""
+
+    @property
+    def outcomes(self) -> bytes:
+        """Once it has ended, one `LoadOutcome` byte a block; empty if it was cut short."""
+        ...
+
+    @property
+    def seconds(self) -> float:
+        """Once it has ended, how long it ran."""
+        ...
+
+    def wait(self, num_layers: int, wait_s: float) -> bool:
+        """Wait until the first `num_layers` layers are in place; False if that did not happen."""
+        ...
+
+    def finish(self, wait_s: float) -> bool:
+        """Wait for the end; False if the time was too short."""
+        ...
+
+    def cancel(self) -> None:
+        """Cut it short; it writes nothing more once this has returned."""
         ...
 
 
@@ -87,5 +113,17 @@ class Tier(Protocol[PagesT]):
 
         Returns:
             One `LoadOutcome` byte a block.
+        """
+        ...
+
+    def begin_load(self, refs: bytes, pages: PagesT, block_ids: Sequence[int]) -> LayeredLoad:
+        """Begin a `load` whose layers can be used before all of it is in place.
+
+        Whether a block may be kept is known at the end only: its outcome says so, as with `load`.
+
+        Args:
+            refs: `REF_BYTES` a block, of a lease that lives until the load has ended.
+            pages: The engine's KV memory.
+            block_ids: Where to, one a reference.
         """
         ...

@@ -5,7 +5,7 @@ The numbers are the native core's: a batch answers with one byte a block.
 
 from enum import IntEnum, StrEnum
 
-__all__ = ["LoadOutcome", "MissReason", "StoreOutcome"]
+__all__ = ["LoadOutcome", "LoadWay", "MissReason", "StoreOutcome"]
 
 
 class StoreOutcome(IntEnum):
@@ -42,6 +42,21 @@ class LoadOutcome(IntEnum):
     """The extent was given to another block in between; the engine recomputes."""
     CORRUPT = 2
     """The checksum is wrong: the block is quarantined and recomputed."""
+
+
+class LoadWay(StrEnum):
+    """How what was found came in, or that it did not."""
+
+    BLOCKING = "blocking"
+    """Whole, before the step's forward pass."""
+    LAYERWISE = "layerwise"
+    """Within the step, each layer before it is used, behind the computing of those before it."""
+    ASYNC = "async"
+    """Beside the steps, while other requests are computed."""
+    RECOMPUTE = "recompute"
+    """Not at all: computing was measured to be faster."""
+    UNREPORTED = "unreported"
+    """Within a step of which the worker has not told yet."""
 
 
 class MissReason(StrEnum):

@@ -15,7 +15,7 @@ from kvext.protocol.layout import RecordShape
 from kvext.protocol.tier import REF_BYTES
 from kvext.protocol.transfer import LoadOutcome, StoreOutcome
 
-__all__ = ["FakeLease", "FakePages", "FakeTier"]
+__all__ = ["FakeLayeredLoad", "FakeLease", "FakePages", "FakeTier"]
 
 _GARBAGE = b"\xee"
 """What a failed load leaves: a tier promises nothing about it."""
@@ -81,6 +81,52 @@ class FakeLease:
         for record in self._records:
             record.num_pins -= 1
         self._records = []
+
+
+class FakeLayeredLoad:
+    """A load of a `FakeTier` of which a layer comes in when it is waited for, and not before."""
+
+    def __init__(
+        self, outcomes: bytes, source: FakePages, target: FakePages, block_ids: Sequence[int]
+    ) -> None:
+        """Take what is to be copied.
+
+        Args:
+            outcomes: What is to be told at the end.
+            source: The blocks, in their order.
+            target: The engine's memory.
+            block_ids: Where they go.
+        """
+        self.seconds = 0.0
+        self._outcomes = outcomes
+        self._source = source
+        self._target = target
+        self._block_ids = list(block_ids)
+        self._num_ready = 0
+        self._is_cancelled = False
+
+    @property
+    def outcomes(self) -> bytes:
+        """One `LoadOutcome` byte a block; empty if it was cut short."""
+        return b"" if self._is_cancelled else self._outcomes
+
+    def wait(self, num_layers: int, wait_s: float) -> bool:  # noqa: ARG002 - it is instant
+        """Bring layers in."""
+        if self._is_cancelled:
+            return False
+        for layer in range(self._num_ready, num_layers):
+            self._target.layers[layer][self._block_ids] = self._source.layers[layer]
+        self._num_ready = max(self._num_ready, num_layers)
+        return True
+
+    def finish(self, wait_s: float) -> bool:
+        """Bring all layers in."""
+        self.wait(len(self._target.layers), wait_s)
+        return True
+
+    def cancel(self) -> None:
+        """Bring nothing more in."""
+        self._is_cancelled = True
 
 
 class FakeTier:
@@ -162,6 +208,18 @@ class FakeTier:
             self._load(generation, pages, block_id)
             for generation, block_id in zip(generations, block_ids, strict=True)
         )
+
+    def begin_load(
+        self, refs: bytes, pages: FakePages, block_ids: Sequence[int]
+    ) -> FakeLayeredLoad:
+        """Begin a load whose layers come in one by one."""
+        num_blocks = len(block_ids)
+        layers = tuple(
+            np.zeros((num_blocks, layer.shape[1]), layer.dtype) for layer in pages.layers
+        )
+        blocks = FakePages(layers)
+        outcomes = self.load(refs, blocks, range(num_blocks))
+        return FakeLayeredLoad(outcomes, blocks, pages, block_ids)
 
     def _store(self, key: bytes, shape: RecordShape, data: bytes) -> StoreOutcome:
         if (key, shape.packed) in self._records:

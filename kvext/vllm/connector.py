@@ -116,7 +116,7 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
 
     @override
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """Loads of a step are complete before its forward pass."""
+        self._worker.wait_for_layer(layer_name)
 
     @override
     def save_kv_layer(
@@ -270,7 +270,8 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
         report = self._side.take_report()
         if report is not None:
             self._stats.aggregate(KvextStats.of(report))
-            self._report = report if self._report is None else self._report.merged(report)
+            if self.role is KVConnectorRole.WORKER:
+                self._report = report if self._report is None else self._report.merged(report)
 
     def _bound_plan(self) -> StepPlan:
         meta = self._connector_metadata

@@ -44,6 +44,7 @@ CALLED = (
     Call("vllm.distributed.kv_transfer", "get_kv_transfer_group", ()),
     Call("vllm.v1.attention.backend:AttentionBackend", "get_name", ()),
     Call("vllm.platforms.interface:Platform", "get_device_name", ()),
+    Call("vllm.utils.torch_utils", "current_stream", ()),
 )
 
 WRAPPED = (

@@ -8,7 +8,7 @@ business; `KVLayout.packing` names everything that it depends on.
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -35,12 +35,14 @@ class EngineMemory:
         layout: What the bytes of a block depend on.
         num_blocks: B.
         record_bytes: Bytes of one block over all layers.
+        layers: vLLM's names of the layers, and which of the tensors each uses.
     """
 
     tensors: tuple[torch.Tensor, ...]
     layout: KVLayout
     num_blocks: int
     record_bytes: int
+    layers: Mapping[str, int]
 
     @property
     def is_host(self) -> bool:
@@ -85,10 +87,11 @@ def describe_memory(
     backend = _backend(vllm_config, next(iter(kv_caches)), tensors[0].device.type)
     if not backend:
         return MemoryRefusal("the attention backend does not tell how it packs KV; use another one")
-    memory = EngineMemory(
-        tensors, _layout(tensors, vllm_config, kv_cache_config, backend), tensors[0].shape[0], 0
-    )
-    return EngineMemory(tensors, memory.layout, memory.num_blocks, sum(memory.piece_bytes))
+    layout = _layout(tensors, vllm_config, kv_cache_config, backend)
+    places = {address: place for place, address in enumerate(unique)}
+    layers = {name: places[tensor.data_ptr()] for name, tensor in kv_caches.items()}
+    memory = EngineMemory(tensors, layout, tensors[0].shape[0], 0, layers)
+    return replace(memory, record_bytes=sum(memory.piece_bytes))
 
 
 def _find_problem(tensors: tuple[torch.Tensor, ...], num_blocks: int) -> str:

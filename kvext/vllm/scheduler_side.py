@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kvext.assembly import open_pool
+from kvext.assembly import make_store_judge, open_pool
 from kvext.config import Config
 from kvext.connector.adapters import AdapterBook
 from kvext.connector.edge import Edge
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 __all__ = ["SchedulerSide"]
 
 _logger = logging.getLogger(__name__)
+
+_QUEUED_PART = 8
+"""One of so many blocks of the pool may be pinned for this engine's queue."""
 
 
 class SchedulerSide:
@@ -204,8 +207,9 @@ class SchedulerSide:
         """What came to the pool and what left it since the last call."""
         return [] if self._events is None else self._events.take()
 
-    def take_report(self) -> None:
-        """The scheduler does no transfers to tell of."""
+    def take_report(self) -> WorkerReport | None:
+        """What was decided against since the last call."""
+        return None if self._planner is None else self._planner.decisions.take()
 
     def finish(self, request: "Request", block_ids: list[int]) -> dict[str, object]:
         """Part from a request; returns its counts for the response."""
@@ -254,6 +258,7 @@ class SchedulerSide:
             always_load=self._config.always_load,
             lease_s=self._config.lease_s,
             adapter_wait_s=self._config.digest_wait_s,
+            queued_blocks=pool.num_extents // _QUEUED_PART,
         )
         namespaces = NamespaceBook(
             lambda: model.identity,
@@ -268,7 +273,15 @@ class SchedulerSide:
                 "name a namespace", lambda: pool.name_namespace(digest, label), None
             ),
         )
-        return Planner(pool, blocks, namespaces, rules, time.monotonic, extend_keys)
+        return Planner(
+            pool,
+            blocks,
+            namespaces,
+            rules,
+            time.monotonic,
+            extend_keys,
+            judge=make_store_judge(self._config, pool, rules.shape.block_tokens),
+        )
 
     def _await_digest(self, model: ModelIdentity, wait_s: float) -> None:
         identity: Identity = model.wait(wait_s)

@@ -19,11 +19,15 @@ __all__ = ["KvextMetrics", "KvextStats"]
 _FIGURES = {
     "loaded_blocks": "blocks copied from the pool into the engine",
     "loaded_bytes": "bytes copied from the pool into the engine",
-    "load_seconds": "time the worker spent on loads",
+    "load_seconds": "time that loads took",
+    "load_stall_seconds": "time that steps stood still for loads",
     "stored_blocks": "blocks that this engine added to the pool",
     "stored_bytes": "bytes that this engine added to the pool",
     "existing_blocks": "blocks offered to the pool that it had",
     "store_seconds": "time the worker spent on stores",
+}
+_WAYS = {
+    "loads": "loads of a request's blocks by the way they came in; recompute: not loaded",
 }
 _REASONS = {
     "failed_loads": "blocks found in the pool that could not be loaded, by reason",
@@ -45,6 +49,8 @@ class KvextStats(KVConnectorStats):
             stats.add("loaded_blocks", load.num_loaded)
             stats.add("loaded_bytes", load.loaded_bytes)
             stats.add("load_seconds", load.seconds)
+            stats.add("load_stall_seconds", load.stall_s)
+            stats.add(f"loads:{load.way.value}", 1)
             stats.add_reasons("failed_loads", load.failures)
         for store in report.stores:
             stats.add("stored_blocks", store.num_stored)
@@ -84,7 +90,7 @@ class KvextStats(KVConnectorStats):
 
 
 class KvextMetrics(KVConnectorPromMetrics):
-    """One Prometheus counter a figure, named `kvext:<figure>`."""
+    """One Prometheus counter a figure, named `kvext:<figure>`, some by a label of their own."""
 
     def __init__(
         self,
@@ -101,18 +107,19 @@ class KvextMetrics(KVConnectorPromMetrics):
             name: make(name=f"kvext:{name}", documentation=text, labelnames=labelnames)
             for name, text in _FIGURES.items()
         }
-        self._reasons = {
-            name: make(name=f"kvext:{name}", documentation=text, labelnames=[*labelnames, "reason"])
-            for name, text in _REASONS.items()
+        self._kinds = {
+            name: make(name=f"kvext:{name}", documentation=text, labelnames=[*labelnames, label])
+            for label, kinds in (("reason", _REASONS), ("way", _WAYS))
+            for name, text in kinds.items()
         }
 
     @override
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
         labels = self.per_engine_labelvalues[engine_idx]
         for figure, amount in transfer_stats_data.items():
-            name, _, reason = figure.partition(":")
-            if reason:
-                self._reasons[name].labels(*labels, reason).inc(amount)
+            name, _, kind = figure.partition(":")
+            if kind:
+                self._kinds[name].labels(*labels, kind).inc(amount)
             else:
                 self._figures[name].labels(*labels).inc(amount)
 

@@ -1,5 +1,6 @@
 """kvext in a vLLM worker: attaches to the pool and copies what each step's plan says."""
 
+import math
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +14,9 @@ from kvext.connector.edge import Edge
 from kvext.connector.mover import AbsentMover, BlockMover, DirectMover
 from kvext.connector.plan import AdapterGuard, StepPlan
 from kvext.connector.report import WorkerReport
-from kvext.connector.transfers import Transfers
+from kvext.connector.transfers import LAYERWISE_FROM_BYTES, Transfers
 from kvext.errors import KvextError
-from kvext.pool import Pages, Pool
+from kvext.pool import Pages, Pool, roam
 from kvext.protocol.layout import RecordShape
 from kvext.vllm.adapter_watch import AdapterWatch
 from kvext.vllm.identity import model_label
@@ -49,7 +50,8 @@ class WorkerSide:
         self._pool: Pool | None = None
         self._watch: AdapterWatch | None = None
         # One thread is enough: it copies natively, and its thread starts with the first load.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kvext-load")
+        # It leaves the core that vLLM has bound this thread to, where it would slow computing down.
+        self._executor = ThreadPoolExecutor(1, "kvext-load", initializer=roam)
         self._transfers = self._make_transfers(AbsentMover())
         self.handshake = KvextHandshake(refusal="the worker could not attach; see its log")
 
@@ -78,8 +80,21 @@ class WorkerSide:
         self.handshake = KvextHandshake(memory.layout, memory.record_bytes)
 
     def start(self, plan: StepPlan) -> None:
-        """Do the step's synchronous loads, begin its asynchronous ones."""
+        """Do the step's synchronous loads, or begin them, and begin its asynchronous ones."""
         self._transfers.start(plan)
+
+    def wait_for_layer(self, layer: str) -> None:
+        """Return once the step may use a layer's KV."""
+        self._transfers.wait_for_layer(layer)
+
+    def overlap_from(self, num_bytes: float) -> None:
+        """Let loads of this size and larger overlap computing; infinity stands for none."""
+        self._transfers.layerwise_from_bytes = num_bytes
+
+    def pace_loads(self, bytes_per_s: float, latency_s: float = 0.0) -> None:
+        """Model slower memory: see `Pool.pace_loads`."""
+        if self._pool is not None:
+            self._pool.pace_loads(bytes_per_s, latency_s)
 
     def save(self, plan: StepPlan) -> None:
         """Offer the step's blocks to the pool, after the forward pass."""
@@ -99,6 +114,7 @@ class WorkerSide:
 
     def close(self) -> None:
         """Finish the copy that runs, detach from the pool."""
+        self._transfers.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._transfers = self._make_transfers(AbsentMover())
         if self._watch is not None:
@@ -113,7 +129,17 @@ class WorkerSide:
         return describe_memory(kv_caches, self._vllm_config, self._kv_cache_config)
 
     def _make_transfers(self, mover: BlockMover) -> Transfers:
-        return Transfers(mover, self._edge, self._holds, time.monotonic, self._executor)
+        return Transfers(
+            mover,
+            self._edge,
+            self._holds,
+            time.monotonic,
+            self._executor,
+            load_wait_s=self._config.lease_s,
+            layerwise_from_bytes=(
+                math.inf if self._config.load == "blocking" else LAYERWISE_FROM_BYTES
+            ),
+        )
 
     def _make_mover(self, pool: Pool, memory: EngineMemory) -> BlockMover:
         shape = RecordShape(attention_spec(self._kv_cache_config).block_size)
@@ -121,7 +147,7 @@ class WorkerSide:
             return StagedMover(pool, memory.tensors, shape)
         addresses = [tensor.data_ptr() for tensor in memory.tensors]
         pages = Pages(addresses, memory.piece_bytes, memory.num_blocks)
-        return DirectMover(pool, pages, shape, memory.record_bytes)
+        return DirectMover(pool, pages, shape, memory.record_bytes, memory.layers)
 
     def _holds(self, guard: AdapterGuard) -> bool:
         return self._watch is not None and self._watch.holds(guard)

@@ -83,6 +83,14 @@ def test_pool_that_is_asked_for_is_told_apart_from_idle_neighbours(tmp_path: Pat
     assert found["idle-pools"]["mend"].endswith(f"kvext pool rm other --folder {tmp_path}")
 
 
+def test_pool_still_to_be_made_is_judged_by_the_size_that_it_shall_have(tmp_path: Path) -> None:
+    asked = ("--pool-folder", str(tmp_path), "--pool-size", "4000TiB", "--json")
+    found = _findings(_doctor(*asked))
+    assert "less than a pool of 4000 TiB" in found["folder-free"]["fact"]
+    create_region(region_path(tmp_path, "default"), 1 << 20, Pool.initialise)
+    assert _findings(_doctor(*asked))["folder-free"]["status"] == "ok"
+
+
 def test_damaged_pool_is_an_error_and_the_exit_code_says_so(tmp_path: Path) -> None:
     region_path(tmp_path, "default").write_bytes(b"no pool")
     result = _doctor("--pool-folder", str(tmp_path), "--json")

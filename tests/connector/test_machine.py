@@ -16,6 +16,12 @@ _PROMPTS = [
 ]
 
 
+class QueueingEngine(ToyEngine):
+    """Pins what its queue will need."""
+
+    queued_blocks = 4
+
+
 class EngineLife(RuleBasedStateMachine):
     """Requests come, run, are preempted and aborted; blocks rot and are evicted."""
 
@@ -23,7 +29,7 @@ class EngineLife(RuleBasedStateMachine):
         super().__init__()
         self.num_requests = 0
         self.right: dict[bytes, bytes] = {}
-        self.engine = ToyEngine(FakeTier())
+        self.engine: ToyEngine = ToyEngine(FakeTier())
         self.tier = self.engine.tier
 
     @initialize(
@@ -32,17 +38,28 @@ class EngineLife(RuleBasedStateMachine):
         is_async=st.booleans(),
         lag=st.integers(0, 2),
         chunk_blocks=st.integers(1, 4),
+        layerwise=st.booleans(),
+        pins_ahead=st.booleans(),
     )
     def begin(
-        self, *, capacity: int, num_blocks: int, is_async: bool, lag: int, chunk_blocks: int
+        self,
+        *,
+        capacity: int,
+        num_blocks: int,
+        is_async: bool,
+        lag: int,
+        chunk_blocks: int,
+        layerwise: bool,
+        pins_ahead: bool,
     ) -> None:
         self.tier = FakeTier(capacity)
-        self.engine = ToyEngine(
+        self.engine = (QueueingEngine if pins_ahead else ToyEngine)(
             self.tier,
             num_blocks=num_blocks,
             async_loads=is_async,
             lag=lag,
             chunk_blocks=chunk_blocks,
+            layerwise=layerwise,
         )
 
     @rule(prompt=st.sampled_from(_PROMPTS), tail=st.integers(0, BLOCK_TOKENS))

@@ -11,6 +11,7 @@ from kvext.connector.report import LoadReport, StoreReport, WorkerReport
 from kvext.connector.rules import PlanRules
 from kvext.connector.tradeoff import Choice, LoadOrRecompute, Rate, StepTimer
 from kvext.protocol.layout import RecordShape
+from kvext.protocol.transfer import LoadWay
 from kvext.testing.tier import FakePages, FakeTier
 from tests.connector.toy_engine import ToyEngine
 from tests.connector.toy_parts import BLOCK_TOKENS, ManualClock
@@ -147,7 +148,7 @@ def test_asynchronous_loads_are_not_taken_off_a_steps_time() -> None:
     for _ in range(40):
         number = measured.tradeoff.plan_step(STEP_TOKENS, 1)
         measured.clock.now_s += 8.0
-        load = LoadReport(1, "r", 8, 8, 8000, 7.9, is_async=True)
+        load = LoadReport(1, "r", 8, 8, 8000, 7.9, way=LoadWay.ASYNC)
         measured.tradeoff.learn(WorkerReport((load,), (), 0, number))
     assert measured.choices(1) == [Choice.LOAD]
 
@@ -270,3 +271,25 @@ def test_a_bypassed_tier_is_not_even_asked_and_the_reason_is_told() -> None:
     assert engine.responses["new"]["rejected"] == {"bypassed": 10}
     tier.set_bypass(False)
     assert serve(engine, "on", tokens)["pool_tokens"] == 160
+
+
+@pytest.mark.parametrize(
+    ("way", "choice"), [(LoadWay.LAYERWISE, Choice.LOAD), (LoadWay.BLOCKING, Choice.RECOMPUTE)]
+)
+def test_a_load_behind_computing_costs_what_did_not_hide(way: LoadWay, choice: Choice) -> None:
+    measured = Measured()
+    slow = LoadReport(1, "r", 8, 8, 8000, 80.0, way=way, waited_s=4.0)
+    for _ in range(40):
+        measured.step(1 / 32)  # a block in a second
+        measured.tradeoff.learn(WorkerReport((slow,), (), 0))
+    assert measured.choices(1) == [choice]
+
+
+def test_what_a_step_waited_for_its_layers_is_no_computing() -> None:
+    measured = Measured()
+    for _ in range(40):
+        number = measured.tradeoff.plan_step(STEP_TOKENS, 1)
+        measured.clock.now_s += 8.0 + 72.0
+        load = LoadReport(1, "r", 8, 8, 8000, 90.0, way=LoadWay.LAYERWISE, waited_s=72.0)
+        measured.tradeoff.learn(WorkerReport((load,), (), 0, number))
+    assert measured.choices(1) == [Choice.RECOMPUTE], "9 s a block to load, 1 s to compute"

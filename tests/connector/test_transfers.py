@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kvext.connector.edge import Edge
+from kvext.connector.mover import WholeMover
 from kvext.connector.plan import AdapterGuard, LoadJob, SaveJob, StepPlan
 from kvext.connector.report import WorkerReport
 from kvext.connector.transfers import Transfers
@@ -14,7 +15,7 @@ from kvext.protocol.transfer import LoadOutcome, StoreOutcome
 GUARD = AdapterGuard(1, ())
 
 
-class ScriptedMover:
+class ScriptedMover(WholeMover):
     """Answers with the outcomes that a test has set, or raises."""
 
     record_bytes = 100

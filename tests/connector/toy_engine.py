@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kvext.connector.adapters import AdapterBook
+from kvext.connector.admission import StoreJudge
 from kvext.connector.edge import Edge
 from kvext.connector.identity import DigestQueue, Identity
 from kvext.connector.mover import DirectMover
@@ -27,6 +28,7 @@ from kvext.testing.tier import FakePages, FakeTier
 from tests.connector.attentive import AttentivePlanner
 from tests.connector.toy_parts import (
     BLOCK_TOKENS,
+    LAYERS,
     LAYOUT,
     MODEL,
     PIECE_BYTES,
@@ -65,7 +67,16 @@ def no_adapter(path: str) -> WeightsSnapshot:
 
 
 class ToyEngine:
-    """Planner and transfers around a toy forward pass."""
+    """Planner and transfers around a toy forward pass.
+
+    Attributes:
+        queued_blocks: Most blocks that are pinned for requests that it cannot admit yet.
+        waits: Whether it waits for each layer before it computes.
+        judge: Says what is worth storing.
+    """
+
+    queued_blocks = 0
+    judge: StoreJudge | None = None
 
     def __init__(
         self,
@@ -77,6 +88,7 @@ class ToyEngine:
         chunk_blocks: int = 4,
         token_s: float = 0.0,
         clock: ManualClock | None = None,
+        layerwise: bool = False,
     ) -> None:
         self.tier = tier
         self.clock = clock or ManualClock()
@@ -85,7 +97,10 @@ class ToyEngine:
         self.responses: dict[str, dict[str, object]] = {}
         self.forgotten: set[int] = set()
         self.edge = Edge()
-        self._pages = FakePages((np.zeros((num_blocks, PIECE_BYTES), np.uint8),))
+        self.waits = True
+        self._pages = FakePages(
+            tuple(np.zeros((num_blocks, PIECE_BYTES // len(LAYERS)), np.uint8) for _ in LAYERS)
+        )
         self._free = deque(range(num_blocks))
         self._owners: dict[int, int] = {}
         self._cached: dict[tuple[int, ...], int] = {}
@@ -93,8 +108,16 @@ class ToyEngine:
         self._chunk_blocks = chunk_blocks
         self._results: deque[StepResult] = deque()
         self._executor = ManualExecutor()
-        mover = DirectMover(tier, self._pages, SHAPE, PIECE_BYTES)
-        self.transfers = Transfers(mover, self.edge, lambda _: True, self.clock, self._executor)
+        layers = LAYERS if layerwise else {}
+        mover = DirectMover(tier, self._pages, SHAPE, PIECE_BYTES, layers)
+        self.transfers = Transfers(
+            mover,
+            self.edge,
+            lambda _: True,
+            self.clock,
+            self._executor,
+            layerwise_from_bytes=PIECE_BYTES,
+        )
         self.planner = self._make_planner(async_loads=async_loads)
 
     def _make_planner(self, *, async_loads: bool) -> Planner:
@@ -102,8 +125,16 @@ class ToyEngine:
         namespaces = NamespaceBook(
             lambda: Identity.known(MODEL), LAYOUT, adapters, "toy", lambda *_: None
         )
-        rules = PlanRules(SHAPE, PIECE_BYTES, async_loads=async_loads, lease_s=10.0)
-        return AttentivePlanner(self.tier, self, namespaces, rules, self.clock, extend_keys)
+        rules = PlanRules(
+            SHAPE,
+            PIECE_BYTES,
+            async_loads=async_loads,
+            lease_s=10.0,
+            queued_blocks=self.queued_blocks,
+        )
+        return AttentivePlanner(
+            self.tier, self, namespaces, rules, self.clock, extend_keys, judge=self.judge
+        )
 
     # What the planner asks
 
@@ -259,6 +290,8 @@ class ToyEngine:
 
     def _run(self, plan: StepPlan, scheduled: dict[str, int]) -> None:
         self.transfers.start(plan)
+        for layer in LAYERS if self.waits else ():
+            self.transfers.wait_for_layer(layer)
         for name, count in scheduled.items():
             request = self.requests[name]
             self._forward(request, request.num_computed + count)

@@ -12,6 +12,8 @@ from kvext.protocol.layout import KVLayout, RecordShape
 
 BLOCK_TOKENS = 16
 PIECE_BYTES = 32
+"""Of a block over all layers."""
+LAYERS = {"first": 0, "last": 1}
 SHAPE = RecordShape(BLOCK_TOKENS)
 LAYOUT = KVLayout("float32", 1, 1, 8, "toy")
 MODEL = b"m" * 32

@@ -9,7 +9,7 @@ import pytest
 
 from kvext.protocol.key import KEY_BYTES
 from kvext.protocol.layout import RecordShape
-from kvext.protocol.tier import REF_BYTES, Lease
+from kvext.protocol.tier import REF_BYTES, LayeredLoad, Lease
 from kvext.protocol.transfer import LoadOutcome, StoreOutcome
 
 NUM_LAYERS = 3
@@ -18,6 +18,8 @@ PIECE_BYTES = 16 << 10
 RECORD_BYTES = NUM_LAYERS * PIECE_BYTES
 SHAPE = RecordShape(32)
 NAMESPACE = b"n" * 32
+
+WAIT_S = 30.0
 
 LOADED = int(LoadOutcome.LOADED)
 STORED = int(StoreOutcome.STORED)
@@ -48,6 +50,8 @@ class AnyTier(Protocol):
     ) -> bytes: ...
 
     def load(self, refs: bytes, pages: Any, block_ids: Sequence[int]) -> bytes: ...
+
+    def begin_load(self, refs: bytes, pages: Any, block_ids: Sequence[int]) -> LayeredLoad: ...
 
 
 def keys_of(*numbers: int) -> bytes:
@@ -206,3 +210,44 @@ class TierContract:
         assert tier.store(b"", SHAPE, NAMESPACE, pages, []) == b""
         assert tier.load(b"", pages, []) == b""
         assert tier.match(b"", SHAPE).num_blocks == 0
+
+    def test_a_layer_is_in_place_once_it_was_waited_for(
+        self, tier: AnyTier, layers: Layers, pages: Any
+    ) -> None:
+        before = [layer[[3, 5]].copy() for layer in layers]
+        tier.store(keys_of(1, 2), SHAPE, NAMESPACE, pages, [3, 5])
+        lease = tier.match(keys_of(1, 2), SHAPE)
+        load = tier.begin_load(lease.refs, pages, [10, 9])
+        for place, layer in enumerate(layers):
+            assert load.wait(place + 1, WAIT_S)
+            np.testing.assert_array_equal(layer[[10, 9]], before[place])
+        assert load.finish(WAIT_S)
+        assert load.outcomes == bytes([LOADED] * 2)
+        lease.release()
+
+    def test_a_layered_load_of_an_evicted_block_is_stale_and_its_neighbour_is_right(
+        self, tier: AnyTier, capacity: int, layers: Layers, pages: Any
+    ) -> None:
+        kept = [layer[0].copy() for layer in layers]
+        tier.store(keys_of(1), SHAPE, NAMESPACE, pages, [1])
+        gone = tier.match(keys_of(1), SHAPE)
+        refs = gone.refs
+        gone.release()
+        for number in range(2, 4 * capacity):
+            tier.store(keys_of(number), SHAPE, NAMESPACE, pages, [0])
+        lease = tier.match(keys_of(4 * capacity - 1), SHAPE)
+        load = tier.begin_load(refs + lease.refs, pages, [2, 3])
+        assert load.finish(WAIT_S)
+        assert load.outcomes == bytes([LoadOutcome.STALE, LOADED])
+        lease.release()
+        for layer, old in zip(layers, kept, strict=True):
+            np.testing.assert_array_equal(layer[3], old)
+
+    def test_a_cancelled_load_has_no_outcomes(self, tier: AnyTier, pages: Any) -> None:
+        tier.store(keys_of(1), SHAPE, NAMESPACE, pages, [0])
+        lease = tier.match(keys_of(1), SHAPE)
+        load = tier.begin_load(lease.refs, pages, [3])
+        load.cancel()
+        assert load.finish(WAIT_S)
+        assert load.outcomes in {b"", bytes([LOADED])}, "it may have ended before"
+        lease.release()

@@ -27,8 +27,8 @@ class CodeBlock:
 
 
 def pages() -> list[Path]:
-    """Every page for readers: the site's and those at the root."""
-    return sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+    """Every page for readers: the site's, those at the root and those beside files to deploy."""
+    return sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
 
 
 def code_blocks(page: Path) -> Iterator[CodeBlock]:

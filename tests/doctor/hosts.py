@@ -3,10 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+from kvext.cxl.cgroup import Cgroup
 from kvext.doctor import Finding, diagnose
 from kvext.doctor.snapshot import (
+    Attached,
     Cache,
-    Cgroup,
+    Confinement,
     Cores,
     EngineProcess,
     Folder,
@@ -15,6 +17,7 @@ from kvext.doctor.snapshot import (
     LockTrial,
     Memory,
     Mount,
+    NumaNode,
     Pools,
     PoolSeen,
     SharedFile,
@@ -27,6 +30,9 @@ __all__ = [
     "GIB",
     "HEALTHY",
     "MIB",
+    "asked",
+    "attached",
+    "confined",
     "engines",
     "files",
     "finding",
@@ -61,10 +67,16 @@ HEALTHY = Host(
     ),
     files=(),
     pools=Pools(FOLDER / "kvext-default.pool", automatic_bytes=30 * GIB),
-    memory=Memory(available_bytes=100 * GIB, memlock_bytes=None, shmem_huge_pages="never"),
+    memory=Memory(
+        available_bytes=100 * GIB,
+        memlock_bytes=None,
+        shmem_huge_pages="never",
+        nodes=(NumaNode(0, has_cores=True, memory_bytes=128 * GIB),),
+    ),
     cgroup=Cgroup(version=2, limit_bytes=None, used_bytes=GIB),
     cores=Cores(frozenset(range(8)), num_online=8, quota=None, load=0.5),
     cache=Cache(Path("/home/somebody/.cache/kvext"), writable=True),
+    confinement=Confinement(1000, ((0, 0, 2**32 - 1),), seccomp_filtered=False, policy_fault=""),
 )
 
 
@@ -101,6 +113,18 @@ def files(*names: str, held_bytes: int = 32 * MIB, holder: Holder = Holder.NOBOD
 
 def pools(*found: PoolSeen) -> Host:
     return replace(HEALTHY, pools=replace(HEALTHY.pools, found=found))
+
+
+def asked(size_bytes: int, host: Host = HEALTHY) -> Host:
+    return replace(host, pools=replace(host.pools, asked_bytes=size_bytes))
+
+
+def attached(*processes: Attached) -> Host:
+    return replace(HEALTHY, attached=processes)
+
+
+def confined(**changes: object) -> Host:
+    return replace(HEALTHY, confinement=replace(HEALTHY.confinement, **changes))  # type: ignore[arg-type]
 
 
 def memory(**changes: object) -> Host:

@@ -5,13 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from kvext.cxl.cgroup import Cgroup
 from kvext.doctor import Status, diagnose
 from kvext.doctor.snapshot import (
-    Cgroup,
+    Attached,
     Cores,
+    DaxDevice,
+    FileAccess,
     Holder,
     Host,
+    HugePages,
     LockTrial,
+    NumaNode,
     PoolSeen,
 )
 from tests.doctor.hosts import (
@@ -19,6 +24,9 @@ from tests.doctor.hosts import (
     GIB,
     HEALTHY,
     MIB,
+    asked,
+    attached,
+    confined,
     engines,
     files,
     finding,
@@ -33,6 +41,8 @@ from tests.doctor.hosts import (
 
 _OTHER_POOL = PoolSeen(FOLDER / "kvext-tests.pool", 2 * GIB, num_committed=7)
 _POOL = PoolSeen(HEALTHY.pools.path, 8 * GIB, num_committed=3, pids=((10, 1), (11, 2)))
+_FOREIGN = replace(_POOL, access=FileAccess(1234, 0o600, usable=False))
+_NODES = (NumaNode(0, has_cores=True, memory_bytes=128 * GIB), NumaNode(2, False, 256 * GIB))  # noqa: FBT003
 _DAMAGED = "pool /x is damaged: truncated; remove it with `kvext pool rm` and create it again"
 
 
@@ -90,6 +100,22 @@ _CASES: list[tuple[Host, str, Status, str, str]] = [
     (mount(options=("ro",)), "pool-folder", Status.ERROR, "read-only", "mount -o remount,rw"),
     (mount(kind="ext4"), "file-system", Status.WARNING, "to a disk", "--pool-folder /dev/shm"),
     (mount(size_bytes=64 * MIB), "folder-size", Status.WARNING, "64 MiB in all", "--shm-size"),
+    (asked(65 * GIB), "folder-size", Status.ERROR, "64 GiB in all, less than", "--shm-size"),
+    (asked(61 * GIB), "folder-free", Status.ERROR, "60 GiB free, less than a pool of 61", "remove"),
+    (
+        asked(60 * GIB - 100 * MIB),
+        "folder-free",
+        Status.WARNING,
+        "an engine with several processes wants 240 MiB",
+        "--shm-size",
+    ),
+    (
+        replace(mount(free_bytes=239 * MIB), pools=pools(_POOL).pools),
+        "folder-free",
+        Status.WARNING,
+        "239 MiB free; the pool has its memory already; beside the pool",
+        "enlarge the folder",
+    ),
     (mount(free_bytes=63 * MIB), "folder-free", Status.ERROR, "63 MiB free, less", "enlarge"),
     (folder(locks=LockTrial.NOT_ENFORCED), "locks", Status.ERROR, "exclude nobody", "local"),
     (folder(locks=LockTrial.NOT_TRIED), "locks", Status.NOTE, "not tried", "pool-folder first"),
@@ -115,7 +141,34 @@ _CASES: list[tuple[Host, str, Status, str, str]] = [
         "1 that cannot be attached, 2 GiB",
         "kvext pool rm",
     ),
+    (
+        pools(replace(_OTHER_POOL, fault="other format; use another", of_other_format=True)),
+        "other-pools",
+        Status.WARNING,
+        "1 that cannot be attached",
+        "rm /dev/shm/kvext-tests.pool",
+    ),
+    (
+        pools(
+            replace(_OTHER_POOL, fault="other format; x", of_other_format=True, locked=True),
+        ),
+        "other-pools",
+        Status.NOTE,
+        "1 of another kvext whose engines still run, 2 GiB",
+        "when its last engine is gone: rm /dev/shm/kvext-tests.pool",
+    ),
     (pools(replace(_POOL, bypassed=True)), "pool", Status.WARNING, "bypassed", "pass off default"),
+    (pools(_FOREIGN), "pool-access", Status.ERROR, "uid 1234, mode 0600", "runAsUser: 1234"),
+    (
+        replace(
+            pools(replace(_POOL, access=FileAccess(65534, 0o600, usable=False))),
+            confinement=confined(user_map=((0, 100_000, 65_536),)).confinement,
+        ),
+        "pool-access",
+        Status.ERROR,
+        "uid 65534",
+        "see user-namespace",
+    ),
     (pools(_OTHER_POOL), "idle-pools", Status.NOTE, "1 besides", "kvext pool rm tests"),
     (
         pools(replace(_OTHER_POOL, path=Path("/memory of mine/kvext-tests.pool"))),
@@ -157,11 +210,25 @@ _CASES: list[tuple[Host, str, Status, str, str]] = [
     (mount(options=("huge=advise",)), "huge-pages", Status.NOTE, "huge=advise", "within_size"),
     (memory(shmem_huge_pages="deny"), "huge-pages", Status.NOTE, "overruled", "shmem_enabled"),
     (
+        asked(101 * GIB),
+        "available-memory",
+        Status.WARNING,
+        "a pool of the size asked for takes 101 GiB",
+        "smaller size",
+    ),
+    (
         replace(HEALTHY, cgroup=Cgroup(1, 16 * GIB, 2 * GIB)),
         "cgroup-memory",
-        Status.WARNING,
-        "a pool of 30 GiB made in here does not fit",
-        "kvext pool create",
+        Status.ERROR,
+        "limit 16 GiB, 2 GiB in use (cgroup v1); a pool of 30 GiB does not fit",
+        "kvext pool create --size 30GiB outside this container; or raise the limit to more than 32",
+    ),
+    (
+        asked(39 * GIB, replace(HEALTHY, cgroup=Cgroup(2, 40 * GIB, 2 * GIB))),
+        "cgroup-memory",
+        Status.ERROR,
+        "a pool of 39 GiB does not fit",
+        "raise the limit to more than 41 GiB",
     ),
     (
         replace(HEALTHY, cgroup=Cgroup(2, 40 * GIB, 2 * GIB)),
@@ -170,13 +237,62 @@ _CASES: list[tuple[Host, str, Status, str, str]] = [
         "limit 40 GiB, 2 GiB in use (cgroup v2)",
         "kvext pool create",
     ),
-    # processes and cores
+    (
+        memory(huge_pages=(HugePages(2 * MIB, 100, 60), HugePages(GIB, 0, 0))),
+        "reserved-huge-pages",
+        Status.NOTE,
+        "120 MiB reserved as huge pages and idle",
+        "echo 40 > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+    ),
+    (
+        memory(nodes=_NODES),
+        "far-memory",
+        Status.NOTE,
+        "2 NUMA nodes, 1 without cores",
+        "numactl --membind=2 kvext pool create",
+    ),
+    (
+        memory(dax_devices=(DaxDevice("dax0.0", 64 * GIB, "device_dax"),)),
+        "far-memory",
+        Status.NOTE,
+        "1 DAX device(s) that are no node",
+        "daxctl reconfigure-device -m system-ram dax0.0",
+    ),
+    # namespaces and cores
     (
         system(in_first_pid_namespace=False),
         "pid-namespace",
         Status.NOTE,
         "inside a container",
         "--ipc=host",
+    ),
+    (
+        attached(Attached(1, 11, 40, ("pid", "mnt")), Attached(1, 12, 0)),
+        "namespaces",
+        Status.NOTE,
+        "2 processes attached to pools: 0 in the namespaces of this one, 1 in others, 1 not seen",
+        "--pid=host",
+    ),
+    (
+        confined(user=0, user_map=((0, 100_000, 65_536),)),
+        "user-namespace",
+        Status.NOTE,
+        "uid 0 here is uid 100000 outside",
+        "hostUsers: true",
+    ),
+    (
+        confined(user=7, user_map=((0, 100_000, 1),)),
+        "user-namespace",
+        Status.NOTE,
+        "uid 7 here is nobody outside",
+        "--userns=host",
+    ),
+    (
+        confined(seccomp_filtered=True, policy_fault="Operation not permitted"),
+        "system-calls",
+        Status.NOTE,
+        "a seccomp filter; memory policies are refused: Operation not permitted",
+        "--cap-add SYS_NICE",
     ),
     (
         replace(HEALTHY, cores=Cores(frozenset(range(8)), 8, quota=2.5, load=1.0)),
@@ -241,8 +357,26 @@ _GOOD: list[tuple[Host, str, str]] = [
     (software(allowed_plugins="other,kvext"), "plugin-allowed", "lets kvext in"),
     (system(release="5.14.0-70.el9"), "kernel", "5.14.0"),
     (mount(size_bytes=65 * MIB), "folder-size", "65 MiB"),
-    (mount(free_bytes=64 * MIB), "folder-free", "64 MiB"),
+    (mount(free_bytes=304 * MIB), "folder-free", "304 MiB"),
     (pools(_POOL), "pool", "8 GiB, 3 blocks, 2 attached"),
+    (pools(_POOL), "folder-size", "64 GiB in all, 8 GiB of it the pool's"),
+    (asked(60 * GIB - 240 * MIB), "folder-free", "60 GiB"),
+    (
+        replace(folder(path=Path("/kvext")), pools=asked(60 * GIB).pools),
+        "folder-free",
+        "60 GiB",
+    ),
+    (asked(60 * GIB), "available-memory", "100 GiB"),
+    (
+        pools(replace(_POOL, access=FileAccess(1000, 0o600, usable=True))),
+        "pool-access",
+        "belongs to uid 1000, mode 0600; uid 1000 may use it",
+    ),
+    (memory(huge_pages=(HugePages(2 * MIB, 100, 0),)), "reserved-huge-pages", "100 reserved"),
+    (memory(dax_devices=(DaxDevice("dax0.0", GIB, "kmem"),)), "far-memory", "no DAX device"),
+    (attached(Attached(7, 11, 7), Attached(1, 12, 40, ("mnt",))), "namespaces", "1 in others"),
+    (confined(seccomp_filtered=True), "system-calls", "a seccomp filter; memory policies work"),
+    (confined(user_map=()), "user-namespace", "the host's numbers"),
     (pools(_POOL), "pid-namespace", "attached from 2 PID namespaces"),
     (pools(replace(_POOL, pids=())), "idle-pools", "none"),
     (pools(replace(_OTHER_POOL, pids=((1, 1),))), "idle-pools", "none"),
@@ -272,7 +406,7 @@ def test_pool_that_exists_needs_neither_room_nor_available_memory() -> None:
     existing = pools(_POOL)
     crowded = replace(
         existing,
-        folder=mount(free_bytes=0).folder,
+        folder=mount(free_bytes=240 * MIB).folder,
         memory=memory(available_bytes=GIB).memory,
         cgroup=Cgroup(2, 2 * GIB, 2 * GIB),
     )
@@ -294,3 +428,24 @@ def test_leftovers_in_a_container_come_with_a_caution() -> None:
     found = finding(contained, "engine-leftovers")
     assert "that no process seen from this container holds" in found.fact
     assert found.mend.endswith("unless another container uses them")
+
+
+def test_attached_processes_are_listed_with_what_they_do_not_share() -> None:
+    seen, apart, unseen = (
+        Attached(7, 11, 7),
+        Attached(1, 12, 40, ("pid", "mnt")),
+        Attached(1, 13, 0),
+    )
+    assert finding(attached(seen, apart, unseen), "namespaces").details == (
+        "pid 7 of PID namespace 11, here pid 7: the same namespaces",
+        "pid 1 of PID namespace 12, here pid 40: other pid, mnt",
+        "pid 1 of PID namespace 13: not seen from here",
+    )
+
+
+def test_far_memory_is_listed_with_its_size() -> None:
+    host = memory(nodes=_NODES, dax_devices=(DaxDevice("dax0.0", 64 * GIB, ""),))
+    assert finding(host, "far-memory").details == (
+        "node 2, no cores, 256 GiB",
+        "dax0.0, 64 GiB, driver none",
+    )

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from multiprocessing import shared_memory
 from pathlib import Path
 
-import pytest
-
 from kvext.cxl import create_region, region_path
 from kvext.doctor.readers.files import read_shared_files
 from kvext.doctor.readers.folder import read_folder
-from kvext.doctor.readers.memory import read_cgroup_memory, read_cpu_quota, read_memory
-from kvext.doctor.readers.mounts import MountEntry, mount_of, read_mount, read_mount_table
+from kvext.doctor.readers.memory import read_cpu_quota, read_memory
+from kvext.doctor.readers.mounts import read_mount
+from kvext.doctor.readers.namespaces import read_attached, read_confinement
 from kvext.doctor.readers.pools import read_pools
-from kvext.doctor.readers.processes import read_engines
+from kvext.doctor.readers.processes import pid_namespace, read_engines
 from kvext.doctor.readers.software import read_software
-from kvext.doctor.snapshot import Cgroup, Holder, LockTrial
+from kvext.doctor.snapshot import DaxDevice, Holder, HugePages, LockTrial, NumaNode
 from kvext.pool import Pool
+from tests.containers import contained, require_namespaces
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the host's own
 _FIRST_CORE = min(os.sched_getaffinity(0))
@@ -147,25 +147,6 @@ def test_shared_memory_of_the_host_is_recognised() -> None:
     assert 0 < mount.free_bytes <= mount.size_bytes
 
 
-def test_mount_points_with_spaces_are_read(tmp_path: Path) -> None:
-    line = r"30 25 0:27 / /my\040memory rw,nosuid shared:7 - tmpfs none rw,size=64k,huge=always"
-    _write(tmp_path / "proc/self/mountinfo", line + "\n")
-    (entry,) = read_mount_table(tmp_path)
-    assert (entry.point, entry.kind) == ("/my memory", "tmpfs")
-    assert entry.options == ("rw", "nosuid", "size=64k", "huge=always")
-
-
-def test_innermost_and_latest_mount_is_the_one_that_counts() -> None:
-    outer, hidden, latest, sibling = (
-        MountEntry("/", point, kind, ())
-        for point, kind in (("/", "ext4"), ("/a", "xfs"), ("/a", "tmpfs"), ("/ab", "nfs"))
-    )
-    table = [outer, hidden, latest, sibling]
-    assert mount_of(Path("/a/b"), table) is latest
-    assert mount_of(Path("/c"), table) is outer
-    assert mount_of(Path("/c"), []).kind == "unknown"
-
-
 def test_pools_are_seen_with_their_processes_and_faults(tmp_path: Path) -> None:
     create_region(region_path(tmp_path, "mine"), 1 << 20, Pool.initialise)
     (region_path(tmp_path, "torn")).write_bytes(b"no pool")
@@ -176,15 +157,86 @@ def test_pools_are_seen_with_their_processes_and_faults(tmp_path: Path) -> None:
     assert [pid for pid, _ in pools.wanted.pids] == [os.getpid()]
     assert pools.wanted.region_bytes == 1 << 20
     assert pools.wanted.bypassed
+    assert pools.wanted.access is not None
+    assert (pools.wanted.access.user, pools.wanted.access.mode) == (os.geteuid(), 0o600)
+    assert pools.wanted.access.usable
     (torn,) = [pool for pool in pools.found if pool.name == "torn"]
     assert "; " in torn.fault
     assert pools.automatic_bytes >= 64 << 20
+
+
+def test_pool_of_another_format_is_told_from_a_damaged_one_and_who_is_in_it(tmp_path: Path) -> None:
+    older = tmp_path / "kvext-mine.v1.pool"
+    create_region(older, 1 << 20, Pool.initialise)
+    (region_path(tmp_path, "torn")).write_bytes(b"no pool")
+    with Pool.attach(older, extent_bytes=4096):
+        with older.open("r+b") as file:
+            file.seek(8)  # the version, behind the magic
+            file.write(struct.pack("<I", 1))
+        found = {pool.path: pool for pool in read_pools(tmp_path, "mine").found}
+    assert found[older].of_other_format
+    assert found[older].locked
+    torn = found[region_path(tmp_path, "torn")]
+    assert (torn.of_other_format, torn.locked) == (False, False)
+    assert not read_pools(tmp_path, "mine").found[0].locked
 
 
 def test_memory_of_this_host_is_read() -> None:
     memory = read_memory()
     assert memory.available_bytes > 1 << 20
     assert memory.memlock_bytes is None or memory.memlock_bytes >= 0
+
+
+def test_memory_of_every_kind_is_read(tmp_path: Path) -> None:
+    nodes, huge = tmp_path / "sys/devices/system/node", tmp_path / "sys/kernel/mm/hugepages"
+    _write(nodes / "node0/cpulist", "0-7\n")
+    _write(nodes / "node0/meminfo", "Node 0 MemTotal:       2048 kB\n")
+    _write(nodes / "node10/cpulist", "\n")
+    _write(nodes / "node10/meminfo", "Node 10 MemTotal:       4096 kB\n")
+    _write(huge / "hugepages-2048kB/nr_hugepages", "9\n")
+    _write(huge / "hugepages-2048kB/free_hugepages", "3\n")
+    _write(tmp_path / "sys/bus/dax/devices/dax1.0/size", "4096\n")
+    _write(tmp_path / "sys/bus/dax/drivers/device_dax/bind", "")
+    driver = tmp_path / "sys/bus/dax/devices/dax1.0/driver"
+    driver.symlink_to(tmp_path / "sys/bus/dax/drivers/device_dax")
+    memory = read_memory(tmp_path)
+    assert memory.nodes == (
+        NumaNode(0, has_cores=True, memory_bytes=2 << 20),
+        NumaNode(10, has_cores=False, memory_bytes=4 << 20),
+    )
+    assert memory.huge_pages == (HugePages(2 << 20, 9, 3),)
+    assert memory.dax_devices == (DaxDevice("dax1.0", 4096, "device_dax"),)
+
+
+def test_user_map_and_filter_are_read(tmp_path: Path) -> None:
+    _write(tmp_path / "proc/self/uid_map", "         0     100000      65536\n")
+    _write(tmp_path / "proc/self/status", "NoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n")
+    confinement = read_confinement(tmp_path)
+    assert confinement.user_map == ((0, 100_000, 65_536),)
+    assert confinement.seccomp_filtered
+    assert confinement.user == os.geteuid()
+
+
+def test_process_beside_this_one_shares_its_namespaces() -> None:
+    with running("anything", _FIRST_CORE) as pid:
+        (seen,) = read_attached([(pid, pid_namespace("self"))])
+    assert (seen.seen_as, seen.apart) == (pid, ())
+
+
+def test_process_of_a_container_is_seen_under_its_number_here_and_as_apart() -> None:
+    require_namespaces()
+    program = contained(["sh", "-c", "stat -Lc %i /proc/self/ns/pid; read line"])
+    pipe = subprocess.PIPE
+    with subprocess.Popen(program, stdin=pipe, stdout=pipe, text=True) as outer:
+        assert outer.stdin is not None
+        assert outer.stdout is not None
+        space = int(outer.stdout.readline())
+        (seen,) = read_attached([(1, space)])
+        assert seen.seen_as > 1
+        assert seen.apart == ("pid", "mnt")
+        outer.stdin.close()
+    (gone,) = read_attached([(1, space)])
+    assert gone.seen_as == 0
 
 
 def test_this_environment_is_read_without_importing_an_engine() -> None:
@@ -206,54 +258,25 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-_V2_MOUNT = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
-_V1_MOUNTS = (
-    "30 23 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
-    "31 23 0:28 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-)
-
-
-def test_tightest_limit_of_version_2_is_found_above_the_own_group(tmp_path: Path) -> None:
-    _write(tmp_path / "proc/self/mountinfo", _V2_MOUNT)
+def test_tightest_cpu_quota_is_found_above_the_own_group(tmp_path: Path) -> None:
+    _write(
+        tmp_path / "proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    )
     _write(tmp_path / "proc/self/cgroup", "0::/pod/engine\n")
     pod = tmp_path / "sys/fs/cgroup/pod"
-    _write(pod / "memory.max", "1000000\n")
-    _write(pod / "memory.current", "900000\n")
-    _write(pod / "memory.stat", "anon 100000\ninactive_file 500000\n")
     _write(pod / "cpu.max", "150000 100000\n")
-    _write(pod / "engine/memory.max", "max\n")
-    _write(pod / "engine/memory.current", "300000\n")
     _write(pod / "engine/cpu.max", "max 100000\n")
-    assert read_cgroup_memory(tmp_path) == Cgroup(2, 1_000_000, 400_000)
     assert read_cpu_quota(tmp_path) == 1.5
 
 
-@pytest.mark.parametrize("root", ["/", "/docker/abc"])
-def test_limit_of_version_1_is_found_with_and_without_a_mounted_root(
-    tmp_path: Path, root: str
-) -> None:
-    _write(tmp_path / "proc/self/mountinfo", _V1_MOUNTS.format(root=root))
-    _write(tmp_path / "proc/self/cgroup", "4:memory:/docker/abc\n3:cpu,cpuacct:/\n0::/\n")
-    top = tmp_path / "sys/fs/cgroup/memory"
-    group = top if root != "/" else top / "docker/abc"
-    _write(group / "memory.limit_in_bytes", "4000000\n")
-    _write(group / "memory.usage_in_bytes", "1000000\n")
-    _write(group / "memory.stat", "inactive_file 1\ntotal_inactive_file 250000\n")
+def test_negative_cpu_quota_of_version_1_is_none(tmp_path: Path) -> None:
+    mount = "30 23 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+    _write(tmp_path / "proc/self/mountinfo", mount)
+    _write(tmp_path / "proc/self/cgroup", "3:cpu,cpuacct:/\n0::/\n")
     _write(tmp_path / "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n")
     _write(tmp_path / "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
-    assert read_cgroup_memory(tmp_path) == Cgroup(1, 4_000_000, 750_000)
     assert read_cpu_quota(tmp_path) is None
 
 
-def test_largest_number_of_version_1_is_no_limit(tmp_path: Path) -> None:
-    _write(tmp_path / "proc/self/mountinfo", _V1_MOUNTS.format(root="/"))
-    _write(tmp_path / "proc/self/cgroup", "4:memory:/\n")
-    top = tmp_path / "sys/fs/cgroup/memory"
-    _write(top / "memory.limit_in_bytes", "9223372036854771712\n")
-    _write(top / "memory.usage_in_bytes", "5\n")
-    assert read_cgroup_memory(tmp_path) == Cgroup(1, None, 5)
-
-
-def test_host_without_cgroups_has_no_controller(tmp_path: Path) -> None:
-    assert read_cgroup_memory(tmp_path) == Cgroup(0, None, 0)
+def test_host_without_cgroups_has_no_cpu_quota(tmp_path: Path) -> None:
     assert read_cpu_quota(tmp_path) is None

@@ -45,7 +45,12 @@ class Engine:
     """One live engine with kvext's connector."""
 
     def __init__(
-        self, model: Path, connector_options: dict[str, Any] | None, **engine: Any
+        self,
+        model: Path,
+        connector_options: dict[str, Any] | None,
+        *,
+        connector: dict[str, str] | None = None,
+        **engine: Any,
     ) -> None:
         """Start it; `connector_options` None means stock vLLM."""
         from vllm import LLM  # noqa: PLC0415 - takes seconds
@@ -70,6 +75,7 @@ class Engine:
                 "kv_role": "kv_both",
                 "kv_load_failure_policy": "recompute",
                 "kv_connector_extra_config": connector_options,
+                **(connector or {}),
             }
         self.llm = LLM(**options)
 

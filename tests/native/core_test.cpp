@@ -3,57 +3,21 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <thread>
 
 #include "bytes.hpp"
 #include "chain.hpp"
+#include "engine_memory.hpp"
 #include "fault.hpp"
-#include "pool.hpp"
+#include "layered.hpp"
 #include "sha256.hpp"
 
 using namespace kvext;
 
 namespace {
 
-#define CHECK(condition)                                                              \
-  do {                                                                                \
-    if (!(condition)) {                                                               \
-      std::fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);  \
-      std::exit(1);                                                                   \
-    }                                                                                 \
-  } while (false)
-
-constexpr u64 kLayers = 3, kPiece = 5000, kBlocks = 8, kRecord = kLayers * kPiece;
 constexpr u64 kSmallRegion = kTablesAt + 3 * kPage + 2 * 16384;  // two extents
-constexpr u32 kShape = 32u << 16 | 1;
-constexpr u8 kNamespace[32] = {1};
-
-Key key_of(u64 n) { return {{n, n * 7, 3, 4}}; }
-
-// Paged memory of one engine; block contents follow from a seed.
-struct Memory {
-  std::vector<std::vector<u8>> layers{kLayers, std::vector<u8>(kPiece * kBlocks)};
-  Pages pages;
-  Memory() {
-    for (auto& layer : layers) pages.base.push_back(layer.data());
-    pages.piece_bytes.assign(kLayers, kPiece);
-    pages.num_blocks = kBlocks;
-    pages.record_bytes = kRecord;
-  }
-  void write(u64 block, u64 seed) {
-    for (u64 l = 0; l < kLayers; ++l)
-      for (u64 i = 0; i < kPiece; ++i) layers[l][block * kPiece + i] = static_cast<u8>(seed * 131 + l * 17 + i * (seed | 1));
-  }
-  bool holds(u64 block, u64 seed) const {
-    for (u64 l = 0; l < kLayers; ++l)
-      for (u64 i = 0; i < kPiece; ++i)
-        if (layers[l][block * kPiece + i] != static_cast<u8>(seed * 131 + l * 17 + i * (seed | 1))) return false;
-    return true;
-  }
-};
 
 void sha256_of_known_messages() {
   auto hex = [](const Digest& d) {
@@ -124,12 +88,13 @@ void work(const char* path, u64 seed, std::atomic<u64>& loads) {
       CHECK(outcome == StoreOutcome::stored || outcome == StoreOutcome::exists || outcome == StoreOutcome::no_space);
     } else {
       BlockRef ref{};
-      if (pool.match(&key, 1, kShape, &ref) == 0) continue;
+      u64 epoch = 0;
+      if (pool.match(&key, 1, kShape, &ref, epoch) == 0) continue;
       const u64 block = 1;
       LoadOutcome outcome{};
       pool.load(&ref, 1, memory.pages, &block, true, &outcome);
       CHECK(outcome == LoadOutcome::loaded && memory.holds(1, n));
-      pool.unpin(&ref, 1, pool.epoch());
+      pool.unpin(&ref, 1, epoch);
       ++loads;
     }
     if (step % 200 == 199) pool.clear(nullptr);
@@ -177,15 +142,46 @@ void loads_race_with_evictions(const char* path) {
       loads_of_old += outcome == LoadOutcome::loaded;
     }
     BlockRef ref{};
-    if (pool.match(&key, 1, kShape, &ref) == 0) continue;
+    u64 epoch = 0;
+    if (pool.match(&key, 1, kShape, &ref, epoch) == 0) continue;
     pool.load(&ref, 1, memory.pages, &block, false, &outcome);
     CHECK(outcome == LoadOutcome::loaded && memory.holds(block, n));
-    pool.unpin(&ref, 1, pool.epoch());
+    pool.unpin(&ref, 1, epoch);
     old[n] = ref;
     ++pinned_loads;
   }
   stop = true;
   evictor.join();
+}
+
+// A reader uses each layer as soon as it may; every third load is cut short, at whatever point that is.
+void layers_are_whole_before_they_are_told(const char* path) {
+  Pool pool(path, kRecord, "layers", Seconds(5));
+  Memory memory;
+  constexpr u64 kHalf = kBlocks / 2;
+  std::vector<Key> keys;
+  std::vector<u64> from, to;
+  for (u64 n = 0; n < kHalf; ++n) memory.write(n, n), keys.push_back(key_of(7000 + n)), from.push_back(n), to.push_back(kHalf + n);
+  StoreOutcome stored[kHalf];
+  pool.store(keys.data(), kHalf, kShape, kNamespace, memory.pages, from.data(), stored);
+  std::vector<BlockRef> refs(kHalf);
+  u64 epoch = 0;
+  CHECK(pool.match(keys.data(), kHalf, kShape, refs.data(), epoch) == kHalf);
+  for (u64 round = 0; round < 300; ++round) {
+    for (auto& layer : memory.layers) std::fill(layer.begin() + kHalf * kPiece, layer.end(), u8{0xee});
+    LayeredLoad load(pool, refs, memory.pages, to);
+    if (round % 3 == 2) {
+      load.cancel();
+      CHECK(load.finish(Seconds(0)));
+      continue;
+    }
+    for (u64 l = 0; l < kLayers; ++l) {
+      CHECK(load.is_in_place(l + 1) || load.wait(l + 1, Seconds(60)));
+      CHECK(std::equal(memory.layers[l].begin(), memory.layers[l].begin() + kHalf * kPiece, memory.layers[l].begin() + kHalf * kPiece));
+    }
+    CHECK(load.finish(Seconds(60)) && load.outcomes() == std::vector<LoadOutcome>(kHalf, LoadOutcome::loaded));
+  }
+  pool.unpin(refs.data(), kHalf, epoch);
 }
 
 // Twenty turnovers of a half-full table: tombstones must not silt it up.
@@ -253,6 +249,7 @@ int main(int, char** argv) {
   Region::initialise(argv[1], 30000);
   many_threads_with_their_own_attachments(argv[1]);
   recovery_rebuilds_the_free_list(argv[1]);
+  layers_are_whole_before_they_are_told(argv[1]);
   CHECK(::truncate(argv[1], static_cast<off_t>(kSmallRegion)) == 0);
   Region::initialise(argv[1], 30000);
   loads_race_with_evictions(argv[1]);

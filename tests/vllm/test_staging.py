@@ -1,6 +1,9 @@
-"""The accelerator's path, forced onto the CPU: same records, same bytes back, any strides."""
+"""The accelerator's path, forced onto the CPU: same records, same bytes back, any strides.
 
-from collections.abc import Iterator
+A device that is as late as it may be shows whether anything is touched before its copy has ended.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +11,17 @@ import pytest
 
 from kvext.connector.mover import DirectMover
 from kvext.cxl import create_region
+from kvext.errors import CopyStalled
 from kvext.pool import Pages, Pool
 from kvext.protocol.layout import RecordShape
 from kvext.protocol.transfer import LoadOutcome, StoreOutcome
 
-torch = pytest.importorskip("torch", reason="needs the engine's tensor library")
+pytest.importorskip("torch", reason="needs the engine's tensor library")
+
+import torch
+
+from kvext.vllm.staging import StagedMover, open_beside_vllm
+from tests.kernels.late_device import LateDevice
 
 NUM_BLOCKS, NUM_LAYERS = 12, 3
 SHAPE = RecordShape(32)
@@ -56,12 +65,24 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
         yield attached
 
 
-@pytest.mark.parametrize("staging_bytes", [1, 2 * RECORD_BYTES, 1 << 20])
-def test_staged_blocks_are_what_the_direct_path_reads(pool: Pool, staging_bytes: int) -> None:
-    from kvext.vllm.staging import StagedMover  # noqa: PLC0415 - needs torch
+MakeEngine = Callable[..., Any]
 
+
+def in_order() -> MakeEngine:
+    return open_beside_vllm
+
+
+def late() -> MakeEngine:
+    return LateDevice().make_engine
+
+
+@pytest.mark.parametrize("device", [in_order, late])
+@pytest.mark.parametrize("staging_bytes", [1, 4 * RECORD_BYTES, 1 << 20])
+def test_staged_blocks_are_what_the_direct_path_reads(
+    pool: Pool, staging_bytes: int, device: Callable[[], MakeEngine]
+) -> None:
     source, target = random_tensors(1), random_tensors(2)
-    staged = StagedMover(pool, strided_like(source), SHAPE, staging_bytes)
+    staged = StagedMover(pool, strided_like(source), SHAPE, staging_bytes, device())
     assert staged.record_bytes == RECORD_BYTES
     ids = [3, 0, 7, 5, 1]
     assert staged.store(keys_of(1, 2, 3, 4, 5), NAMESPACE, ids) == bytes([STORED] * 5)
@@ -72,28 +93,82 @@ def test_staged_blocks_are_what_the_direct_path_reads(pool: Pool, staging_bytes:
         assert torch.equal(old[ids], new[[8, 2, 4, 6, 9]])
 
 
-@pytest.mark.parametrize("staging_bytes", [1, 1 << 20])
-def test_a_staged_load_touches_only_its_blocks(pool: Pool, staging_bytes: int) -> None:
-    from kvext.vllm.staging import StagedMover  # noqa: PLC0415 - needs torch
-
+@pytest.mark.parametrize("device", [in_order, late])
+@pytest.mark.parametrize("staging_bytes", [1, 4 * RECORD_BYTES, 1 << 20])
+def test_a_staged_load_touches_only_its_blocks(
+    pool: Pool, staging_bytes: int, device: Callable[[], MakeEngine]
+) -> None:
     source, before = random_tensors(1), random_tensors(2)
-    direct(pool, source).store(keys_of(1, 2), NAMESPACE, [0, 1])
+    direct(pool, source).store(keys_of(1, 2, 3, 4, 5), NAMESPACE, [0, 1, 2, 3, 4])
     target = strided_like(before)
-    lease = pool.match(keys_of(1, 2), SHAPE)
-    staged = StagedMover(pool, target, SHAPE, staging_bytes)
-    assert staged.load(lease.refs, [9, 4]) == bytes([LOADED] * 2)
+    lease = pool.match(keys_of(1, 2, 3, 4, 5), SHAPE)
+    staged = StagedMover(pool, target, SHAPE, staging_bytes, device())
+    loaded = [9, 4, 0, 11, 6]
+    assert staged.load(lease.refs, loaded) == bytes([LOADED] * 5)
     lease.release()
-    others = [index for index in range(NUM_BLOCKS) if index not in (9, 4)]
+    others = [index for index in range(NUM_BLOCKS) if index not in loaded]
     for new, old, untouched in zip(target, source, before, strict=True):
-        assert torch.equal(new[[9, 4]], old[[0, 1]])
+        assert torch.equal(new[loaded], old[:5])
         assert torch.equal(new[others], untouched[others])
 
 
 def test_known_leading_blocks_make_no_trip_through_the_buffer(pool: Pool) -> None:
-    from kvext.vllm.staging import StagedMover  # noqa: PLC0415 - needs torch
-
-    staged = StagedMover(pool, random_tensors(1), SHAPE)
+    device = LateDevice()
+    staged = StagedMover(pool, random_tensors(1), SHAPE, 1, device.make_engine)
     staged.store(keys_of(1, 2), NAMESPACE, [0, 1])
+    assert device.num_enqueued == 2
     outcomes = staged.store(keys_of(1, 2, 3), NAMESPACE, [0, 1, 2])
     assert outcomes == bytes([EXISTS, EXISTS, STORED])
+    assert device.num_enqueued == 3
     assert pool.stat().num_pinned == 0
+
+
+def test_a_batch_is_verified_and_stored_while_another_travels(pool: Pool) -> None:
+    device = LateDevice()
+    travelling: list[bool] = []
+
+    class WatchedPool:
+        """The pool, noting whether copies are under way when it is called."""
+
+        bypassed = False
+        match = pool.match
+
+        def store(self, *args: Any) -> bytes:
+            travelling.append(not device.is_done_before(device.num_enqueued))
+            return pool.store(*args)
+
+        def load(self, refs: bytes, pages: Pages, block_ids: Sequence[int]) -> bytes:
+            travelling.append(not device.is_done_before(device.num_enqueued))
+            return pool.load(refs, pages, block_ids)
+
+    staged = StagedMover(WatchedPool(), random_tensors(1), SHAPE, 1, device.make_engine)
+    staged.store(keys_of(1, 2, 3, 4), NAMESPACE, [0, 1, 2, 3])
+    assert travelling == [True, True, True, False]
+    lease = pool.match(keys_of(1, 2, 3, 4), SHAPE)
+    travelling.clear()
+    staged.load(lease.refs, [0, 1, 2, 3])
+    assert travelling == [False, True, True, True]
+    lease.release()
+
+
+def test_a_hung_device_fails_the_load_and_its_late_copy_comes_before_what_follows(
+    pool: Pool,
+) -> None:
+    source, device = random_tensors(1), LateDevice()
+    direct(pool, source).store(keys_of(1), NAMESPACE, [0])
+    lease = pool.match(keys_of(1), SHAPE)
+    target = random_tensors(2)
+    staged = StagedMover(pool, target, SHAPE, 1, device.make_engine)
+    device.is_hung = True
+    with pytest.raises(CopyStalled, match=r"30\.0 s; look for a hung kernel"):
+        staged.load(lease.refs, [5])
+    assert device.held_back == [1]
+    with pytest.raises(CopyStalled):
+        staged.load(lease.refs, [6])
+    assert device.num_enqueued == 1
+    assert device.given_up_after_s == [30.0, 0.0]
+    device.is_hung = False
+    assert staged.load(lease.refs, [7]) == bytes([LOADED])
+    lease.release()
+    for new, old in zip(target, source, strict=True):
+        assert torch.equal(new[7], old[0])

@@ -1,6 +1,9 @@
 """The pool's folder: is it there, is it memory, is it large enough, do locks work in it?"""
 
+from pathlib import Path
+
 from kvext.config import format_bytes
+from kvext.cxl.mounts import IN_MEMORY
 from kvext.doctor.finding import Finding, Status
 from kvext.doctor.snapshot import Folder, LockTrial, Pools
 
@@ -12,12 +15,14 @@ __all__ = [
     "check_locks",
 ]
 
-_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _CONTAINER_DEFAULT_BYTES = 64 << 20
 """What Docker and Kubernetes give a container's /dev/shm unless told otherwise."""
 _SMALLEST_POOL_BYTES = 64 << 20
 """The smallest pool that an engine makes by itself."""
-_ENLARGE = "docker run --shm-size=8g (or --ipc=host); Kubernetes: an emptyDir of medium Memory"
+_ENGINE_FOLDER = Path("/dev/shm")  # noqa: S108 - where engines put their message queues
+_ENGINE_QUEUE_BYTES = 240 << 20
+"""What vLLM's largest message queue asks for: a worker's answers, ten pieces of 24 MiB."""
+_ENLARGE = "docker run --shm-size=SIZE (or --ipc=host); Kubernetes: an emptyDir of medium Memory"
 _ELSEWHERE = "choose another folder with --pool-folder"
 
 
@@ -40,16 +45,22 @@ def check_file_system(folder: Folder) -> Finding:
     """Whether the folder is memory."""
     mount = folder.mount
     fact = f"{mount.kind} at {mount.point} ({','.join(mount.options)})"
-    if mount.kind not in _IN_MEMORY:
+    if mount.kind not in IN_MEMORY:
         fact += ": the kernel writes the pool's pages to a disk"
         return Finding("file-system", Status.WARNING, fact, "--pool-folder /dev/shm")
     return Finding("file-system", Status.OK, fact)
 
 
-def check_folder_size(folder: Folder) -> Finding:
-    """Whether somebody has ever chosen the size of the folder's file system."""
+def check_folder_size(folder: Folder, pools: Pools) -> Finding:
+    """Whether somebody has ever chosen the size of the folder's file system, and a fitting one."""
     size_bytes = folder.mount.size_bytes
     fact = f"{format_bytes(size_bytes)} in all"
+    if pools.wanted is not None:
+        fact += f", {format_bytes(pools.wanted.region_bytes)} of it the pool's"
+        return Finding("folder-size", Status.OK, fact)
+    if (pools.asked_bytes or 0) > size_bytes:
+        fact += f", less than a pool of {format_bytes(pools.planned_bytes)}"
+        return Finding("folder-size", Status.ERROR, fact, _ENLARGE)
     if size_bytes <= _CONTAINER_DEFAULT_BYTES:
         fact += ", no more than a container gets by default"
         return Finding("folder-size", Status.WARNING, fact, _ENLARGE)
@@ -57,14 +68,25 @@ def check_folder_size(folder: Folder) -> Finding:
 
 
 def check_folder_free(folder: Folder, pools: Pools) -> Finding:
-    """Whether the pool, if it must still be made, finds room."""
-    fact = f"{format_bytes(folder.mount.free_bytes)} free"
+    """Whether the pool, if it must still be made, finds room, and an engine beside it."""
+    free_bytes = folder.mount.free_bytes
+    fact = f"{format_bytes(free_bytes)} free"
+    needed_bytes = pools.asked_bytes or _SMALLEST_POOL_BYTES
     if pools.wanted is not None:
-        return Finding("folder-free", Status.OK, f"{fact}; the pool has its memory already")
-    if folder.mount.free_bytes < _SMALLEST_POOL_BYTES:
-        fact += f", less than the smallest pool of {format_bytes(_SMALLEST_POOL_BYTES)}"
+        fact += "; the pool has its memory already"
+        needed_bytes = 0
+    if free_bytes < needed_bytes:
+        which = "a" if pools.asked_bytes else "the smallest"
+        fact += f", less than {which} pool of {format_bytes(needed_bytes)}"
         mend = f"remove what is left over there, or enlarge it: {_ENLARGE}"
         return Finding("folder-free", Status.ERROR, fact, mend)
+    if folder.path == _ENGINE_FOLDER and free_bytes - needed_bytes < _ENGINE_QUEUE_BYTES:
+        fact += (
+            f"; beside the pool, an engine with several processes wants "
+            f"{format_bytes(_ENGINE_QUEUE_BYTES)} there when it starts"
+        )
+        mend = f"enlarge the folder: {_ENLARGE}"
+        return Finding("folder-free", Status.WARNING, fact, mend)
     return Finding("folder-free", Status.OK, fact)
 
 

@@ -1,8 +1,10 @@
 """The pool that was asked for, and its neighbours in the folder."""
 
+from shlex import quote
+
 from kvext.config import format_bytes
 from kvext.doctor.finding import Finding, Status
-from kvext.doctor.snapshot import Pools, Software
+from kvext.doctor.snapshot import Pools, PoolSeen, Software
 
 __all__ = ["check_other_pools", "check_pool"]
 
@@ -32,12 +34,23 @@ def check_pool(pools: Pools, software: Software) -> Finding:
 
 
 def check_other_pools(pools: Pools) -> Finding:
-    """Whether other pools in the folder cannot be attached."""
+    """Whether other pools in the folder cannot be attached, and whether another kvext can."""
     faulty = [pool for pool in pools.found if pool.fault and pool.path != pools.path]
     if not faulty:
         return Finding("other-pools", Status.OK, "none that could not be attached")
-    lines = tuple(pool.fault for pool in faulty)
+    lines = tuple(f"{pool.fault}{'; in use' if pool.locked else ''}" for pool in faulty)
     held = format_bytes(sum(pool.region_bytes for pool in faulty))
+    mends = "; ".join(dict.fromkeys(_mend(pool) for pool in faulty))
+    if all(pool.of_other_format and pool.locked for pool in faulty):
+        fact = f"{len(faulty)} of another kvext whose engines still run, {held}"
+        return Finding("other-pools", Status.NOTE, fact, mends, lines)
     fact = f"{len(faulty)} that cannot be attached, {held}"
-    mend = "; ".join(dict.fromkeys(line.partition("; ")[2] for line in lines))
-    return Finding("other-pools", Status.WARNING, fact, mend, lines)
+    return Finding("other-pools", Status.WARNING, fact, mends, lines)
+
+
+def _mend(pool: PoolSeen) -> str:
+    if pool.of_other_format:
+        # `kvext pool rm` removes the pool of its own format.
+        when = "when its last engine is gone: " if pool.locked else ""
+        return f"{when}rm {quote(str(pool.path))}"
+    return pool.fault.partition("; ")[2]

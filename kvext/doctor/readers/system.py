@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 
 from kvext.cxl import region_path
+from kvext.cxl.cgroup import read_cgroup_memory
 from kvext.doctor.readers.files import read_shared_files
 from kvext.doctor.readers.folder import read_folder
-from kvext.doctor.readers.memory import read_cgroup_memory, read_cpu_quota, read_memory
+from kvext.doctor.readers.memory import read_cpu_quota, read_memory
+from kvext.doctor.readers.namespaces import read_attached, read_confinement
 from kvext.doctor.readers.processes import pid_namespace, read_engines
 from kvext.doctor.readers.software import read_software
 from kvext.doctor.snapshot import Cache, Cores, Host, Pools, System
@@ -19,15 +21,24 @@ _FIRST_PID_NAMESPACE = 0xEFFFFFFC
 """PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h."""
 
 
-def read_host(folder: Path, name: str) -> Host:
-    """Read everything, for pools in `folder` and the one called `name`."""
+def read_host(folder: Path, name: str, asked_bytes: int | None = None) -> Host:
+    """Read everything.
+
+    Args:
+        folder: Where pools lie.
+        name: The pool that is asked for.
+        asked_bytes: The size that it shall have; None for an automatic one.
+    """
     software = read_software()
-    pools = _pools(folder, name, core_loads=bool(software.instruction_sets))
-    here = pid_namespace("self")
-    attached = {pid for pool in pools.found for pid, space in pool.pids if space == here}
+    pools = Pools(region_path(folder, name), asked_bytes=asked_bytes)
+    if software.instruction_sets:
+        from kvext.doctor.readers.pools import read_pools  # noqa: PLC0415 - needs the native core
+
+        pools = read_pools(folder, name, asked_bytes)
+    attached = read_attached(process for pool in pools.found for process in pool.pids)
     return Host(
         software=software,
-        system=_system(here),
+        system=_system(),
         folder=read_folder(folder),
         files=read_shared_files(dict.fromkeys((folder.resolve(), _SHARED_MEMORY))),
         pools=pools,
@@ -35,25 +46,19 @@ def read_host(folder: Path, name: str) -> Host:
         cgroup=read_cgroup_memory(),
         cores=_cores(),
         cache=_cache(),
-        engines=read_engines(attached),
+        confinement=read_confinement(),
+        attached=attached,
+        engines=read_engines({process.seen_as for process in attached}),
     )
 
 
-def _pools(folder: Path, name: str, *, core_loads: bool) -> Pools:
-    if not core_loads:
-        return Pools(region_path(folder, name))
-    from kvext.doctor.readers.pools import read_pools  # noqa: PLC0415 - needs the native core
-
-    return read_pools(folder, name)
-
-
-def _system(here: int) -> System:
+def _system() -> System:
     kernel = os.uname()
     return System(
         kernel.sysname,
         kernel.release,
         kernel.machine,
-        in_first_pid_namespace=here == _FIRST_PID_NAMESPACE,
+        in_first_pid_namespace=pid_namespace("self") == _FIRST_PID_NAMESPACE,
     )
 
 

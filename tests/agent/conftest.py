@@ -1,0 +1,3 @@
+from tests.pool.conftest import pool, region
+
+__all__ = ["pool", "region"]

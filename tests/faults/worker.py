@@ -1,0 +1,441 @@
+"""What worker processes do with the pool, checking every byte that they read.
+
+A worker that finds a fault ends with an error, which the driver sees at its next pause.
+"""
+
+import os
+import random
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from kvext.errors import PoolLockTimeout
+from kvext.pool import Lease, Pool, Reservation, _core
+from kvext.protocol.transfer import LoadOutcome, StoreOutcome
+from tests.faults.ledger import Ledger, Tally
+from tests.faults.orders import Orders
+from tests.faults.probe import Damage, probe
+from tests.faults.records import (
+    KEYS_A_ROW,
+    RECORD_BYTES,
+    SHAPE,
+    Blocks,
+    key_of,
+    keys_of,
+    model_of,
+    namespace_of,
+    record_of,
+)
+
+__all__ = ["GO", "OPERATIONS", "PAUSE", "QUIT", "READY", "work"]
+
+READY, PAUSE, GO, QUIT = b"r", b"p", b"g", b"q"
+OPERATIONS = ("store", "load", "evict", "fill", "other")
+"""What `Tally.WORST_OPERATION` indexes."""
+
+_MOST_AT_ONCE = 4
+_MOST_HELD = 3
+
+
+class Stopped(Exception):
+    """The driver wants the worker to end."""
+
+
+class Worker:
+    """One process: its pool, its row of the ledger, its two pipes."""
+
+    def __init__(self, orders: Orders) -> None:
+        """Open everything but the pool."""
+        self.orders = orders
+        self.row = orders.row
+        self.random = random.Random(orders.seed)
+        self.ledger = Ledger(Path(orders.ledger))
+        self.blocks = Blocks(_MOST_AT_ONCE)
+        self.held: list[Lease] = []
+        self._in = os.open(Path(orders.folder, f"{orders.row}.in"), os.O_RDWR)
+        self._out = os.open(Path(orders.folder, f"{orders.row}.out"), os.O_RDWR)
+        self._pool: Pool | None = None
+
+    @property
+    def pool(self) -> Pool:
+        """The pool, attached."""
+        assert self._pool is not None
+        return self._pool
+
+    def attach(self) -> None:
+        """Attach as an engine."""
+        self._pool = Pool.attach(
+            Path(self.orders.region),
+            extent_bytes=RECORD_BYTES,
+            label=f"{self.orders.task}-{self.row}",
+            lock_wait_s=self.orders.lock_wait_s,
+        )
+
+    def say(self, word: bytes) -> None:
+        """Answer the driver."""
+        os.write(self._out, word)
+
+    def obey(self, wait_s: float = 0.0) -> None:
+        """Follow a command of the driver, if there is one within `wait_s`."""
+        if not select.select([self._in], [], [], wait_s)[0]:
+            return
+        command = os.read(self._in, 1)
+        if command == QUIT:
+            raise Stopped
+        assert command == PAUSE
+        self.let_go()
+        if self._pool is not None:  # whoever was fenced comes back at its next call
+            self._pool.match(key_of(self.row, 0), SHAPE).release()
+        self.say(PAUSE)
+        self.take(GO)
+
+    def take(self, wanted: bytes) -> None:
+        """Wait for a command, which is that one or the last."""
+        command = os.read(self._in, 1)
+        if command == QUIT:
+            raise Stopped
+        assert command == wanted, command
+
+    def let_go(self) -> None:
+        """Give all pins back."""
+        while self.held:
+            self.held.pop().release()
+
+    def end(self) -> None:
+        """Leave as one should."""
+        self.let_go()
+        if self._pool is not None:
+            self._pool.close()
+        self.say(QUIT)
+
+    @contextmanager
+    def timed(self, operation: str) -> Iterator[None]:
+        """Note how long an operation took, if it was the longest so far."""
+        start = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            took_us = (time.monotonic_ns() - start) // 1000
+            if took_us > self.ledger.tally(self.row, Tally.WORST_US):
+                self.ledger.put(self.row, Tally.WORST_US, took_us)
+                self.ledger.put(self.row, Tally.WORST_OPERATION, OPERATIONS.index(operation))
+            self.ledger.add(self.row, Tally.OPERATIONS)
+
+    def some_indexes(self) -> list[int]:
+        """A few neighbouring keys."""
+        start = self.random.randrange(KEYS_A_ROW)
+        return [(start + i) % KEYS_A_ROW for i in range(self.random.randint(1, _MOST_AT_ONCE))]
+
+    def count(self, outcome: StoreOutcome) -> None:
+        """Count what became of one block that was to be stored."""
+        if outcome is StoreOutcome.STORED:
+            self.ledger.add(self.row, Tally.STORES)
+        elif outcome is StoreOutcome.FENCED:
+            self.ledger.add(self.row, Tally.FENCED)
+        elif outcome is StoreOutcome.LOCK_TIMEOUT:
+            self.ledger.add(self.row, Tally.LOCK_TIMEOUTS)
+        elif outcome.is_rejected:
+            self.ledger.add(self.row, Tally.REJECTED)
+
+
+def read_some(worker: Worker) -> None:
+    """Load a few records of anybody's, pinned, and compare all bytes."""
+    row, indexes = worker.random.randrange(worker.orders.num_rows), worker.some_indexes()
+    with worker.timed("load"):
+        lease = worker.pool.match(keys_of(row, indexes), SHAPE)
+        found = indexes[: lease.num_blocks]
+        outcomes = worker.pool.load(
+            lease.refs,
+            worker.blocks.pages,
+            list(range(len(found))),
+            verify=worker.random.random() < 0.5,
+        )
+    for block, (index, outcome) in enumerate(zip(found, outcomes, strict=True)):
+        if outcome == LoadOutcome.STALE:  # only a process that was fenced meanwhile sees that
+            worker.ledger.add(worker.row, Tally.STALE)
+            continue
+        assert outcome == LoadOutcome.LOADED, (LoadOutcome(outcome), row, index)
+        assert worker.blocks.read(block) == record_of(row, index), ("wrong bytes", row, index)
+        worker.ledger.add(worker.row, Tally.LOADS)
+    worker.held.append(lease)
+    if len(worker.held) > _MOST_HELD:
+        worker.held.pop(0).release()
+
+
+def store_some(worker: Worker) -> None:
+    """Store a few of the worker's own records."""
+    indexes = [i for i in worker.some_indexes() if not worker.ledger.is_acknowledged(worker.row, i)]
+    for block, index in enumerate(indexes):
+        worker.blocks.write(block, record_of(worker.row, index))
+    with worker.timed("store"):
+        outcomes = worker.pool.store(
+            keys_of(worker.row, indexes),
+            SHAPE,
+            namespace_of(worker.row),
+            worker.blocks.pages,
+            list(range(len(indexes))),
+        )
+    for index, outcome in zip(indexes, outcomes, strict=True):
+        worker.count(StoreOutcome(outcome))
+        if outcome == StoreOutcome.STORED:
+            worker.ledger.mark(worker.row, index, acknowledged=True)
+
+
+def fill_one(worker: Worker) -> None:
+    """Reserve, then commit or abort, as a writer does that fills records itself."""
+    index = worker.random.randrange(KEYS_A_ROW)
+    with worker.timed("fill"):
+        made = worker.pool.reserve(
+            key_of(worker.row, index), SHAPE, RECORD_BYTES, namespace_of(worker.row)
+        )
+        if not isinstance(made, Reservation):
+            worker.count(made)
+            return
+        if worker.random.random() < 0.3:
+            try_under_lock(worker, made.abort)
+            return
+        made.fill(record_of(worker.row, index))
+        outcome = made.commit()
+    worker.count(outcome)
+    if outcome is StoreOutcome.STORED:
+        worker.ledger.mark(worker.row, index, acknowledged=True)
+
+
+def evict_some(worker: Worker) -> None:
+    """Give a few of the worker's own records up."""
+    indexes = worker.some_indexes()
+    lease = worker.pool.match(keys_of(worker.row, indexes), SHAPE)
+    refs = lease.refs
+    lease.release()
+    for index in indexes:
+        worker.ledger.mark(worker.row, index, acknowledged=False)
+    with worker.timed("evict"):
+        try_under_lock(worker, lambda: worker.pool.evict(refs))
+
+
+def try_under_lock(worker: Worker, action: Callable[[], object]) -> None:
+    """Do what may fail because somebody else has the allocation lock and keeps it."""
+    try:
+        action()
+    except PoolLockTimeout:
+        worker.ledger.add(worker.row, Tally.LOCK_TIMEOUTS)
+
+
+def look_around(worker: Worker) -> None:
+    """What people and agents ask."""
+    with worker.timed("other"):
+        worker.pool.stat()
+        worker.pool.lookup(keys_of(worker.row, worker.some_indexes()), SHAPE)
+        worker.pool.records()
+        assert 0 <= worker.pool.num_free <= worker.pool.num_extents
+
+
+def reader(worker: Worker) -> None:
+    """Read for ever."""
+    for act in _endless(worker, (read_some,), (0.97, 0.03), look_around):
+        act(worker)
+
+
+def writer(worker: Worker) -> None:
+    """Write for ever: the worker's own records come and go."""
+    for act in _endless(worker, (store_some, fill_one, evict_some), (0.5, 0.2, 0.3)):
+        act(worker)
+
+
+def _endless(
+    worker: Worker,
+    acts: tuple[Callable[[Worker], None], ...],
+    weights: tuple[float, ...],
+    *more: Callable[[Worker], None],
+) -> Iterator[Callable[[Worker], None]]:
+    worker.attach()
+    worker.say(READY)
+    while True:
+        worker.obey(worker.orders.pace_s)
+        yield worker.random.choices((*acts, *more), weights)[0]
+
+
+def everything(worker: Worker) -> None:
+    """Pass every step of the core, over and over, from attaching to detaching."""
+    said = False
+    while True:
+        worker.attach()
+        if not said:
+            worker.say(READY)
+            said = True
+        for act in (store_some, read_some, fill_one, drop_own, read_some, store_some, evict_some):
+            act(worker)
+            worker.obey(worker.orders.pace_s)
+        try_under_lock(worker, worker.pool.reap)
+        try_under_lock(worker, worker.pool.claim_agent_role)
+        read_some(worker)
+        leave_a_reservation(worker)
+        worker.ledger.add(worker.row, Tally.CYCLES)
+        worker.pool.close()
+        worker.held.clear()
+
+
+def drop_own(worker: Worker) -> None:
+    """Fence, clear or quarantine the worker's own namespace."""
+    pool, own = worker.pool, namespace_of(worker.row)
+    worker.ledger.forget(worker.row)
+    try_under_lock(worker, lambda: pool.name_namespace(own, "own", model_of(worker.row)))
+    match worker.random.randrange(3):
+        case 0:
+            try_under_lock(worker, lambda: pool.fence(model_of(worker.row)))
+        case 1:
+            try_under_lock(worker, lambda: pool.clear(own))
+        case _:
+            try_under_lock(worker, lambda: pool.quarantine_namespace(own))
+    # Whatever an earlier worker of this row has left behind:
+    try_under_lock(worker, lambda: pool.release_namespace(own))
+
+
+def leave_a_reservation(worker: Worker) -> Reservation | None:
+    """Reserve what nobody will commit, unless every key of the worker's own is there."""
+    for index in worker.random.sample(range(KEYS_A_ROW), KEYS_A_ROW):
+        made = worker.pool.reserve(
+            key_of(worker.row, index), SHAPE, RECORD_BYTES, namespace_of(worker.row)
+        )
+        if isinstance(made, Reservation):
+            return made
+        if made is not StoreOutcome.EXISTS:
+            break
+    return None
+
+
+def give_up_own(worker: Worker) -> None:
+    """Make room for reservations among the worker's own keys."""
+    worker.ledger.forget(worker.row)
+    try_under_lock(worker, lambda: worker.pool.clear(namespace_of(worker.row)))
+
+
+def holder(worker: Worker) -> None:
+    """Hold pins and reservations, and say so; obey until told to end."""
+    worker.attach()
+    give_up_own(worker)
+    for _ in range(3):
+        store_some(worker)
+        read_some(worker)
+    reservations = [leave_a_reservation(worker) for _ in range(3)]
+    worker.say(READY)
+    while True:
+        worker.obey(0.01)
+        del reservations[:]
+        worker.pool.match(key_of(worker.row, 0), SHAPE).release()
+
+
+def comes_back(worker: Worker) -> None:
+    """Hold pins and reservations, stop until fenced, and come back to everything."""
+    worker.attach()
+    for _ in range(3):
+        store_some(worker)
+        read_some(worker)
+        leave_a_reservation(worker)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    read_some(worker)
+    worker.let_go()
+    worker.pool.close()
+    everything(worker)
+
+
+def late_writer(worker: Worker) -> None:
+    """Reserve, stop until fenced, then fill and commit as if nothing had been."""
+    worker.attach()
+    worker.say(READY)
+    if worker.orders.arm is not None:  # stops inside
+        store_some(worker)
+    else:
+        made = leave_a_reservation(worker)
+        assert made is not None
+        os.kill(os.getpid(), signal.SIGSTOP)
+        made.fill(b"\xff" * RECORD_BYTES)
+        worker.count(made.commit())
+    worker.say(READY)
+    while True:
+        worker.obey(1.0)
+
+
+def spoiler(worker: Worker) -> None:
+    """Spoil a record of its own and load it."""
+    worker.attach()
+    worker.ledger.forget(worker.row)
+    pool, key = worker.pool, key_of(worker.row, 0)
+    worker.blocks.write(0, record_of(worker.row, 0))
+    pool.store(key, SHAPE, namespace_of(worker.row), worker.blocks.pages, [0])
+    lease = pool.match(key, SHAPE)
+    pool.record(lease.refs)[RECORD_BYTES // 2] ^= 1
+    assert pool.load(lease.refs, worker.blocks.pages, [0])[0] == LoadOutcome.CORRUPT
+    worker.say(READY)
+    while True:
+        worker.obey(1.0)
+
+
+def reaper(worker: Worker) -> None:
+    """Reap for ever."""
+    for act in _endless(worker, (lambda member: member.pool.reap(),), (1.0,)):
+        try_under_lock(worker, lambda act=act: act(worker))  # type: ignore[misc]
+
+
+def repairer(worker: Worker) -> None:
+    """Repair the pool."""
+    worker.attach()
+    worker.pool.fsck(repair=True)
+    worker.say(READY)
+    while True:
+        worker.obey(1.0)
+
+
+def prober(worker: Worker) -> None:
+    """Use damaged regions, one a command."""
+    folder = Path(worker.orders.folder)
+    while True:
+        worker.take(GO)
+        damage = msgspec.json.decode((folder / "damage.json").read_bytes(), type=Damage)
+        finding = probe(damage, Path(worker.orders.region))
+        (folder / "finding.json").write_bytes(msgspec.json.encode(finding))
+        worker.say(READY)
+
+
+def observer(worker: Worker) -> None:
+    """Clear its own namespace for ever, without being a member."""
+    worker.say(READY)
+    while True:
+        with Pool.attach(Path(worker.orders.region), lock_wait_s=worker.orders.lock_wait_s) as pool:
+            try_under_lock(worker, lambda: pool.clear(namespace_of(worker.row)))
+        worker.obey(worker.orders.pace_s)
+
+
+TASKS: dict[str, Callable[[Worker], None]] = {
+    task.__name__: task
+    for task in (
+        reader,
+        writer,
+        everything,
+        holder,
+        comes_back,
+        late_writer,
+        spoiler,
+        repairer,
+        reaper,
+        prober,
+        observer,
+    )
+}
+
+
+def work(orders: Orders) -> None:
+    """Carry out the orders; the whole life of a worker process."""
+    worker = Worker(orders)
+    arm = orders.arm
+    if arm is not None:
+        _core.arm_step(arm.label, arm.countdown, arm.signal)
+    try:
+        TASKS[orders.task](worker)
+    except Stopped:
+        worker.end()
