@@ -27,4 +27,4 @@ def test_a_system_that_was_skipped_has_no_row() -> None:
 
 def test_what_was_not_measured_is_shown_as_such() -> None:
     text = engines_text.TABLES["bandwidth"](figures("lmcache_lmcache_driven"))
-    assert "| LMCache, its server copies | - | - | too short to tell | 2.0 (1.0-3.0) |" in text
+    assert "| LMCache, its server copies | - | - | - | too short to tell | 2.0 (1.0-3.0) |" in text
