@@ -44,7 +44,7 @@ def _spread(found: Figures | None, digits: int) -> str:
 
 
 def _served(figures: Figures) -> str:
-    head = ["", "cold, ms", "own cache, ms", "store, ms", "tokens reused"]
+    head = ["", "cold, ms", "own cache, ms", "the store, ms", "tokens reused"]
     rows = [
         [
             _SYSTEMS[name],
@@ -57,7 +57,7 @@ def _served(figures: Figures) -> str:
 
 
 def _bandwidth(figures: Figures) -> str:
-    head = ["", "store", "load", "load as counted", "load from outside", "memcpy"]
+    head = ["", "store", "load, waited", "load, counted", "load, from outside", "memcpy"]
     rows = [
         [
             _SYSTEMS[name],
