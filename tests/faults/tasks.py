@@ -3,6 +3,7 @@
 A worker that finds a fault ends with an error, which the driver sees at its next pause.
 """
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from kvext.errors import PoolLockTimeout
+from kvext.cxl import create_region, remove_region
+from kvext.errors import PoolLockTimeout, PoolMissing
 from kvext.pool import Pool, Reservation, _core
 from kvext.protocol.transfer import LoadOutcome, StoreOutcome
 from tests.faults.ledger import Tally
@@ -29,7 +31,10 @@ from tests.faults.records import (
 )
 from tests.faults.worker import ANSWER_S, GO, MOST_HELD, READY, Dismissed, Worker
 
-__all__ = ["work"]
+__all__ = ["CREATED_BYTES", "work"]
+
+CREATED_BYTES = 4 << 20
+"""Size of the pools that creators make."""
 
 
 def read_some(worker: Worker) -> None:
@@ -324,6 +329,22 @@ def agent(worker: Worker) -> None:
         worker.obey(1.0)
 
 
+def creator(worker: Worker) -> None:
+    """Make a pool and take it away, for ever."""
+    region = Path(worker.orders.region)
+    remove_if_there(region)
+    worker.say(READY)
+    while True:
+        create_region(region, CREATED_BYTES, Pool.initialise)
+        remove_region(region)
+
+
+def remove_if_there(region: Path) -> None:
+    """Take away what a dead creator has left."""
+    with contextlib.suppress(PoolMissing):
+        remove_region(region)
+
+
 def prober(worker: Worker) -> None:
     """Use damaged regions, one a command."""
     folder = Path(worker.orders.folder)
@@ -355,6 +376,7 @@ TASKS: dict[str, Callable[[Worker], None]] = {
         late_writer,
         agent,
         neighbour,
+        creator,
         spoiler,
         repairer,
         reaper,

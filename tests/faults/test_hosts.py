@@ -1,6 +1,8 @@
 """What a host does to a pool: too little memory, limits, another boot, a file cut short."""
 
 import os
+import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +16,14 @@ from kvext.errors import PoolDamaged
 from kvext.pool import Pool
 from kvext.protocol.transfer import StoreOutcome
 from tests.faults.anatomy import BOOT_ID_AT
-from tests.faults.conftest import refused
+from tests.faults.conftest import Toll, refused
+from tests.faults.ledger import Ledger
+from tests.faults.nursery import Nursery
+from tests.faults.orders import Orders
 from tests.faults.records import RECORD_BYTES, SHAPE, Blocks, key_of, namespace_of
+from tests.faults.tasks import CREATED_BYTES
+from tests.faults.ward import Ward
+from tests.faults.worker import READY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(120)]
 
@@ -33,6 +41,7 @@ else:
     print("created")
 """
 MIB = 1 << 20
+CREATORS = 30
 
 
 def store_one(pool: Pool, index: int) -> StoreOutcome:
@@ -150,3 +159,30 @@ def test_pool_beyond_the_memory_limit_is_never_there_in_part(tmp_path: Path) -> 
     lines = done.stdout.splitlines()
     assert lines[-3:-1] in ([f"status {status}", "absent"] for status in (0, 137)), done
     assert lines[-1] == "created", done
+
+
+def test_death_of_a_creator_leaves_a_whole_pool_or_none(
+    nursery: Nursery, tmp_path: Path, toll: Toll
+) -> None:
+    Ledger.create(tmp_path / "ledger")
+    region = tmp_path / "kvext-made.pool"
+    orders = Orders(
+        task="creator",
+        row=0,
+        region=str(region),
+        ledger=str(tmp_path / "ledger"),
+        folder=str(tmp_path),
+    )
+    draw = random.Random(3)  # noqa: S311 - a test's draws
+    for _ in range(CREATORS):
+        creator = Ward(nursery, orders)
+        creator.expect(READY)
+        creator.fate(draw.uniform(0.0, 0.01))
+        creator.kill()
+        toll.count("creation", signal.SIGKILL)
+        if region.exists():
+            with Pool.attach(region, extent_bytes=RECORD_BYTES) as pool:
+                assert store_one(pool, 0) is StoreOutcome.STORED
+                assert pool.fsck(verify_data=True).is_clean
+            region.unlink()
+        create_region(region, CREATED_BYTES, Pool.initialise)  # whatever was left behind
