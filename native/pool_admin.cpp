@@ -1,7 +1,6 @@
-// The part of Pool that people look through: statistics, namespaces, clearing, closing.
+// The part of Pool that people and the agent look through: statistics, namespaces, clearing, checks.
 #include <algorithm>
 #include <cstdio>
-#include <new>
 
 #include "fault.hpp"
 #include "pool.hpp"
@@ -256,46 +255,6 @@ void Pool::set_bypass(bool on) {
 bool Pool::bypassed() const {
   const Shared guard(in_use_);
   return region_ && is_bypassed();
-}
-
-void Pool::close() {
-  if (!region_) return;  // before the lock: a forked child may inherit it taken
-  const std::unique_lock<std::shared_mutex> guard(in_use_);
-  if (!region_) return;
-  if (self_) {
-    try {
-      if (const auto held = lock(lock_wait_)) {
-        swap_if(region_->super().agent_epoch, self_->epoch(), u64{0});
-        space_->abandon(self_->epoch());
-        step(Step::detach_abandoned);
-        self_->leave();
-        step(Step::detach_left);
-      }
-    } catch (const std::exception&) {
-    }
-    // Without the lock our row stays behind like a dead process's: closing the file drops its sign of
-    // life, and the next reaper does the rest.
-  }
-  vigil_.reset();  // not before: whoever repairs what a death in the lock left asks it who hangs
-  prefault_.reset();
-  space_.reset();
-  index_.reset();
-  self_.reset();
-  allocation_.reset();
-  region_.reset();
-}
-
-void Pool::abandon_after_fork() {
-  // The child shares our open file description: closing its copy of the descriptor leaves the parent's
-  // locks alone, unlocking would not. The thread of prefault_ does not exist here: leak its handle.
-  static_cast<void>(prefault_.release());
-  static_cast<void>(vigil_.release());
-  new (&in_use_) std::shared_mutex;  // a thread that does not exist here may have held it
-  space_.reset();
-  index_.reset();
-  self_.reset();
-  allocation_.reset();
-  region_.reset();
 }
 
 }  // namespace kvext
