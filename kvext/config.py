@@ -93,6 +93,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "faster."
         ),
     ] = False
+    shadow_share: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1),
+        _option(
+            "Share of hits that are computed instead of loaded and compared with the pool; such a "
+            "request waits as if nothing had been found."
+        ),
+    ] = 0.001
     lease_s: Annotated[
         _Deadline, _option("Seconds that blocks found for a request stay pinned at most.")
     ] = 30.0
@@ -198,7 +206,8 @@ def _kind(info: msgspec.inspect.Type) -> str:
     if isinstance(info, msgspec.inspect.BoolType):
         return "true or false"
     if isinstance(info, msgspec.inspect.FloatType):
-        return f"a number above 0 and at most {_MAX_DEADLINE_S}"
+        least = f"at least {info.ge:g}" if info.ge is not None else f"above {info.gt:g}"
+        return f"a number {least} and at most {info.le:g}"
     return "a string"
 
 

@@ -18,8 +18,9 @@ struct ByteOps {
   void (*hash_begin)(HashState& state);
   void (*hash_more)(HashState& state, const void* bytes, std::size_t n);
   u64 (*hash_end)(const HashState& state);
-  // Copies past the cache: a load's destination is read much later, and fetching its old contents
-  // first (as ordinary stores do) costs about a third of the bandwidth. Call stream_fence() once after.
+  // Copies past the cache: the destination is read much later, and fetching its old contents first (as
+  // ordinary stores do) costs about a third of the bandwidth. Leaves `from` in the cache. Call
+  // stream_fence() once after, before anybody may be told of the bytes.
   void (*stream_copy)(u8* to, const u8* from, std::size_t n);
 };
 

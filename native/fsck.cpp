@@ -7,6 +7,8 @@
 namespace kvext {
 namespace {
 
+constexpr u64 kLookAhead = 16;  // slots, while their extents are fetched
+
 std::string numbered(const char* what, u64 n) { return std::string(what) + " " + std::to_string(n); }
 
 Key key_at(const Slot& s) {
@@ -26,7 +28,7 @@ FsckReport Fsck::check(bool repair) {
     const u64 epoch = load_acquire(region_.process(row).epoch);
     if (epoch > load_relaxed(region_.super().epoch)) store_release(region_.super().epoch, epoch);
     if (epoch != 0 || process_alive(region_, row)) continue;
-    for (u64 e = 0; e < region_.geometry().num_extents; ++e) store_relaxed(region_.pin(row, e), u16{0});
+    for (u64 i = 0; i < region_.num_pin_words(); ++i) store_relaxed(region_.pin_word(row, i), u64{0});
   }
   for (u32 i = 0; i < kMaxNamespaces; ++i) {
     NamespaceEntry& entry = region_.name_space(i);
@@ -44,7 +46,10 @@ FsckReport Fsck::find() {
   slot_of_.assign(region_.geometry().num_extents, 0);
   uses_.assign(kMaxNamespaces, 0);
   num_limbo_ = 0;
-  for (u64 at = 0; at < region_.geometry().num_slots; ++at) check_slot(at);
+  for (u64 at = 0; at < region_.geometry().num_slots; ++at) {
+    region_.prefetch_extent_of(at + kLookAhead);
+    check_slot(at);
+  }
   check_extents();
   check_free_list();
   check_counts();
@@ -131,8 +136,7 @@ void Fsck::check_processes() {
     if (epoch > load_relaxed(region_.super().epoch)) tell(ProblemKind::epoch, numbered("process", row), numbered("has epoch", epoch));
     // A fenced process that lives clears its pins itself when it comes back.
     if (epoch != 0 || process_alive(region_, row)) continue;
-    u64 pins = 0;
-    for (u64 e = 0; e < region_.geometry().num_extents; ++e) pins += load_relaxed(region_.pin(row, e));
+    const u64 pins = region_.count_pins(row);
     if (pins > 0) tell(ProblemKind::void_pins, numbered("process", row), std::to_string(pins) + " pins of nobody");
   }
 }

@@ -36,8 +36,8 @@ void Pool::load_in_layers(const std::vector<BlockRef>& refs, const Pages& pages,
     const u64 size = pages.piece_bytes[layer];
     for (Copy& copy : copies) {
       if (load.is_cancelled()) return;
-      copy.hash.add(copy.next, size);
       scatter_piece(pages, layer, blocks[copy.index], copy.next);
+      copy.hash.add(copy.next, size);
       copy.next += size;
     }
     stream_fence();

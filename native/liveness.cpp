@@ -21,6 +21,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Seconds kLongestWait{24 * 3600.0};
 constexpr Seconds kWaitWhileStuck{0.002};
+constexpr std::chrono::microseconds kLongestNap{250};
+constexpr std::chrono::microseconds kTurn{350};  // a nap, and what the kernel adds to it
 constexpr u64 kShortestLease_ms = 20, kLongestLease_ms = 24 * 3600 * 1000;
 constexpr u64 kUnrepaired = ~u64{0};
 
@@ -83,7 +85,7 @@ std::optional<AllocationLock::Held> AllocationLock::try_until(u64 holder, Clock:
       continue;
     }
     std::this_thread::sleep_for(nap);
-    nap = std::min(nap * 2, std::chrono::microseconds(1000));
+    nap = std::min(nap * 2, kLongestNap);
   }
   threads.release();  // Held unlocks it
   step(Step::lock_taken);
@@ -93,6 +95,8 @@ std::optional<AllocationLock::Held> AllocationLock::try_until(u64 holder, Clock:
   step(Step::lock_marked);
   return held;
 }
+
+void AllocationLock::give_others_a_turn() { std::this_thread::sleep_for(kTurn); }
 
 void AllocationLock::release(bool needs_recovery) {
   store_release(region_.super().lock_holder, needs_recovery ? kUnrepaired : u64{0});

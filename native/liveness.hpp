@@ -52,6 +52,9 @@ class AllocationLock {
   // again, callers hardly wait: who holds it for so long has stopped.
   std::optional<Held> acquire(u64 holder, Seconds wait);
 
+  // For who takes it again and again: between two times, others who wait must find it free once.
+  static void give_others_a_turn();
+
  private:
   std::optional<Held> try_until(u64 holder, std::chrono::steady_clock::time_point deadline);
   void release(bool needs_recovery);

@@ -1,6 +1,7 @@
 #include "pool.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <thread>
 
 #include "fault.hpp"
@@ -15,12 +16,13 @@ constexpr u8 kMostSecondChances = 3;
 // Laying out the tables of a large pool takes longer than any step inside it.
 constexpr Seconds kAttachWait{30.0};
 
-u64 steady_ms() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<u64>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
-}
-
 }  // namespace
+
+u64 steady_ms() {
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &t);  // every call asks; some milliseconds more or less do not matter
+  return static_cast<u64>(t.tv_sec) * 1000 + static_cast<u64>(t.tv_nsec) / 1000000;
+}
 
 Pool::Pool(const std::string& path, std::optional<u64> extent_bytes, const std::string& label, Seconds lock_wait)
     : lock_wait_(lock_wait), label_(label), region_(std::make_unique<Region>(path)), allocation_(std::make_unique<AllocationLock>(*region_)) {
@@ -65,7 +67,7 @@ void Pool::claim_row() {
     throw Fault("crowded", std::to_string(kMaxProcesses) + " processes are attached, which is all it has room for; end some of them");
   step(Step::attach_claimed);
   use_tables();
-  space_->abandon(0);  // pins that an earlier owner of this row may have left
+  space_->forget_pins();  // that an earlier owner of this row may have left
   self_->enter(label_);
   step(Step::attach_entered);
 }
@@ -80,7 +82,7 @@ bool Pool::may_beat() const {
 Pool::Shared Pool::begin() {
   Shared guard(in_use_);
   require_member();
-  last_call_ms_.store(steady_ms(), std::memory_order_relaxed);
+  called();
   if (self_->in_force()) return guard;
   guard.unlock();
   {
@@ -90,6 +92,20 @@ Pool::Shared Pool::begin() {
   }
   guard.lock();
   require_member();
+  return guard;
+}
+
+Pool::Look Pool::look() {
+  Look guard{Shared(in_use_), {}};
+  require_open();
+  if (self_) {
+    called();
+    return guard;
+  }
+  guard.with_others.unlock();
+  guard.alone = std::unique_lock<std::shared_mutex>(in_use_);
+  require_open();
+  observe();
   return guard;
 }
 
@@ -230,18 +246,18 @@ u64 Pool::match(const Key* keys, u64 n, u32 shape, BlockRef* refs, u64& epoch) {
 void Pool::unpin(const BlockRef* refs, u64 n, u64 epoch) {
   const Shared guard(in_use_);
   if (!self_ || self_->epoch() != epoch) return;
-  last_call_ms_.store(steady_ms(), std::memory_order_relaxed);
+  called();
   for (u64 i = 0; i < n; ++i) {
     if (!region_->has_extent(refs[i].extent)) continue;
     u16& count = region_->pin(self_->index(), refs[i].extent);
     if (load_relaxed(count) > 0) add_ordered(count, static_cast<u16>(-1));
     step(Step::unpin_one);
   }
-  num_held_.fetch_sub(std::min(n, num_held_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
+  let_go(n);
 }
 
-u64 Pool::lookup(const Key* keys, u64 n, u32 shape, u8* found) const {
-  const Shared guard(in_use_);
+u64 Pool::lookup(const Key* keys, u64 n, u32 shape, u8* found) {
+  const Look guard = look();
   require_tables();
   u64 num_found = 0;
   for (u64 i = 0; i < std::min(n, kPrefetchAhead); ++i) index_->prefetch(keys[i]);
@@ -259,8 +275,10 @@ void Pool::store(const Key* keys, u64 n, u32 shape, DigestView name_space, const
   std::fill_n(outcomes, n, off ? StoreOutcome::bypassed : StoreOutcome::lock_timeout);
   for (u64 at = 0; at < n && !off; at += kReserveRun) {
     const u64 run = std::min(kReserveRun, n - at);
-    // One wait a call is enough: what held the lock that long will hold it longer.
-    if (!store_run(keys + at, run, shape, name_space, pages, blocks + at, outcomes + at)) break;
+    if (store_run(keys + at, run, shape, name_space, pages, blocks + at, outcomes + at)) continue;
+    // One wait a call is enough: what held the lock that long will hold it longer. One search for room, too.
+    std::fill(outcomes + at + run, outcomes + n, outcomes[at + run - 1]);
+    break;
   }
   u64 tally[kNumStoreOutcomes] = {};
   for (u64 i = 0; i < n; ++i) ++tally[static_cast<u8>(outcomes[i])];
@@ -274,25 +292,31 @@ bool Pool::store_run(const Key* keys, u64 n, u32 shape, DigestView name_space, c
   for (u64 i = 0; i < n; ++i) {
     const Found found = index_->find(keys[i], shape);
     if (found) touch(found.slot);
-    outcomes[i] = found ? StoreOutcome::exists : pages.record_bytes > extent_bytes() ? StoreOutcome::too_large : StoreOutcome::lock_timeout;
+    outcomes[i] = found ? StoreOutcome::exists : pages.record_bytes > region_->geometry().extent_bytes ? StoreOutcome::too_large : StoreOutcome::lock_timeout;
     any_missing |= outcomes[i] == StoreOutcome::lock_timeout;
   }
   if (!any_missing) return true;
+  bool full = false;
   {
     const auto held = lock(lock_wait_);
     if (!held) return false;
     const u16 id = space_->namespaces().entry_of(name_space);
     for (u64 i = 0; i < n; ++i) {
       if (outcomes[i] != StoreOutcome::lock_timeout) continue;
+      if (full) {
+        outcomes[i] = StoreOutcome::no_space;
+        continue;
+      }
       const auto reservation = space_->reserve(keys[i], shape, static_cast<u32>(pages.record_bytes), id);
       outcomes[i] = reservation.outcome;
       refs[i] = reservation.ref;
+      full = reservation.outcome == StoreOutcome::no_space;
     }
   }
   step(Step::store_reserved);
   for (u64 i = 0; i < n; ++i)
     if (outcomes[i] == StoreOutcome::stored) outcomes[i] = write(refs[i], keys[i], shape, pages, blocks[i]);
-  return true;
+  return !full;
 }
 
 StoreOutcome Pool::write(const BlockRef& ref, const Key& key, u32 shape, const Pages& pages, u64 block) {
@@ -313,8 +337,8 @@ std::optional<u64> Pool::fill(const BlockRef& ref, std::span<const u8> record) {
 
 StoreOutcome Pool::commit(const BlockRef& ref, u64 checksum) {
   const Shared guard = begin();
+  if (reserved_here(ref)) let_go(1);
   const StoreOutcome outcome = publish(ref, checksum);
-  forget_reservation();
   count(counter_of(outcome), 1);
   return outcome;
 }
@@ -332,7 +356,7 @@ StoreOutcome Pool::publish(const BlockRef& ref, u64 checksum) {
 Space::Reservation Pool::reserve(const Key& key, u32 shape, u32 length, DigestView name_space) {
   const Shared guard = begin();
   Space::Reservation made{is_bypassed() ? StoreOutcome::bypassed : StoreOutcome::too_large, {}};
-  if (!is_bypassed() && length <= extent_bytes()) {
+  if (!is_bypassed() && length <= region_->geometry().extent_bytes) {
     const auto held = lock(lock_wait_);
     made = held ? space_->reserve(key, shape, length, space_->namespaces().entry_of(name_space)) : Space::Reservation{StoreOutcome::lock_timeout, {}};
   }
@@ -343,23 +367,28 @@ Space::Reservation Pool::reserve(const Key& key, u32 shape, u32 length, DigestVi
   return made;
 }
 
-void Pool::forget_reservation() {
-  if (num_held_.load(std::memory_order_relaxed) > 0) num_held_.fetch_sub(1, std::memory_order_relaxed);
+// What was taken under an epoch that is over is not in the count any more.
+void Pool::let_go(u64 n) {
+  u64 held = num_held_.load(std::memory_order_relaxed);
+  while (!num_held_.compare_exchange_weak(held, held - std::min(n, held), std::memory_order_relaxed)) {
+  }
 }
 
 bool Pool::abort(const BlockRef& ref) {
   const Shared guard = begin();
   const Held held = lock_or_throw();
   step(Step::abort_locked);
-  forget_reservation();
-  return reserved_here(ref) && space_->abort(ref);
+  if (!reserved_here(ref)) return false;
+  let_go(1);
+  return space_->abort(ref);
 }
 
-std::span<u8> Pool::record(const BlockRef& ref) const {
-  const Shared guard(in_use_);
+std::span<u8> Pool::record(const BlockRef& ref) {
+  const Look guard = look();
   require_tables();
   if (!names_record(ref)) throw Fault("value", "the reference names no record of this pool; it may have been evicted");
-  return {region_->payload(ref.extent), load_relaxed(region_->slot(ref.slot).length)};
+  const u64 length = load_relaxed(region_->slot(ref.slot).length);
+  return {region_->payload(ref.extent), std::min(length, region_->geometry().extent_bytes)};
 }
 
 void Pool::load(const BlockRef* refs, u64 n, const Pages& pages, const u64* blocks, bool verify, LoadOutcome* outcomes) {
@@ -397,7 +426,7 @@ bool Pool::is_readable(const BlockRef& ref) const {
 std::optional<Pool::OpenRecord> Pool::open_record(const BlockRef& ref, u64 length) const {
   if (!names_record(ref)) return std::nullopt;
   const Slot& s = region_->slot(ref.slot);
-  if (!is_readable(ref) || load_relaxed(s.length) != length) return std::nullopt;
+  if (!is_readable(ref) || load_relaxed(s.length) != length || length > region_->geometry().extent_bytes) return std::nullopt;
   OpenRecord record{region_->payload(ref.extent), {}, load_relaxed(s.shape), load_relaxed(region_->extent(ref.extent).checksum)};
   for (int i = 0; i < 4; ++i) record.key.word[i] = load_relaxed(s.key.word[i]);
   return record;

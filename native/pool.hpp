@@ -44,6 +44,9 @@ struct RecordTable {
   std::vector<u8> hits;
 };
 
+// Milliseconds of a clock that nobody sets.
+u64 steady_ms();
+
 class LayeredLoad;
 
 class Pool {
@@ -66,7 +69,7 @@ class Pool {
   // Without effect if the process was fenced since: the pins went with the epoch.
   void unpin(const BlockRef* refs, u64 n, u64 epoch);
   // found[i] = 1 for each committed key; pins nothing. Returns their number.
-  u64 lookup(const Key* keys, u64 n, u32 shape, u8* found) const;
+  u64 lookup(const Key* keys, u64 n, u32 shape, u8* found);
 
   // Copies blocks into the pool; one outcome each.
   void store(const Key* keys, u64 n, u32 shape, DigestView name_space, const Pages& pages, const u64* blocks, StoreOutcome* outcomes);
@@ -84,7 +87,7 @@ class Pool {
   std::optional<u64> fill(const BlockRef& ref, std::span<const u8> record);
   StoreOutcome commit(const BlockRef& ref, u64 checksum);
   bool abort(const BlockRef& ref);
-  std::span<u8> record(const BlockRef& ref) const;
+  std::span<u8> record(const BlockRef& ref);
 
   void describe_namespace(DigestView digest, const std::string& label, const u8* model);
   std::vector<NamespaceUse> namespaces();
@@ -130,7 +133,13 @@ class Pool {
   std::optional<Held> lock(Seconds wait);
   Held lock_or_throw(Seconds wait);
   Held lock_or_throw() { return lock_or_throw(lock_wait_); }
+  // Holds off close(). An observer looks alone, since it may have to adopt another geometry.
+  struct Look {
+    Shared with_others;
+    std::unique_lock<std::shared_mutex> alone;
+  };
   Shared begin();
+  Look look();
   void readmit();
   bool may_beat() const;
   void enter(u64 extent_bytes);
@@ -150,8 +159,9 @@ class Pool {
   bool is_readable(const BlockRef& ref) const;
   void count_loads(const LoadOutcome* outcomes, u64 n) const;
   void quarantine(const BlockRef& ref);
-  void forget_reservation();
+  void let_go(u64 n);
   bool is_bypassed() const { return load_relaxed(region_->super().bypass) != 0; }
+  void called() { last_call_ms_.store(steady_ms(), std::memory_order_relaxed); }
   void require_open() const;
   void require_tables() const;
   void require_member() const;

@@ -11,7 +11,7 @@ namespace kvext {
 namespace {
 
 constexpr u64 kClearRun = 4096;  // extents visited under one hold of the lock
-constexpr u64 kEvictRun = 256;   // records evicted under one hold
+constexpr u64 kEvictRun = 512;   // records evicted under one hold
 
 std::string hex(const u8* bytes, u64 n) {
   std::string out;
@@ -27,23 +27,46 @@ template <std::size_t n> std::string text(const char (&label)[n]) { return std::
 
 }  // namespace
 
-u64 Pool::extent_bytes() const { return region_ ? region_->geometry().extent_bytes : 0; }
-u64 Pool::capacity_bytes() const { return region_ ? region_->geometry().extent_bytes * region_->geometry().num_extents : 0; }
-u64 Pool::num_extents() const { return region_ ? region_->geometry().num_extents : 0; }
-u64 Pool::num_free() const { return region_ ? load_relaxed(region_->super().num_free) : 0; }
-u64 Pool::num_limbo() const { return region_ ? load_relaxed(region_->super().num_limbo) : 0; }
-u64 Pool::lease_ms() const { return region_ ? kvext::lease_ms(*region_) : 0; }
-u32 Pool::now_tenths() const { return region_ ? kvext::now_tenths(*region_) : 0; }
-u64 Pool::epoch() const { return self_ ? self_->epoch() : 0; }
+u64 Pool::extent_bytes() const {
+  const Shared guard(in_use_);
+  return region_ ? region_->geometry().extent_bytes : 0;
+}
+u64 Pool::capacity_bytes() const {
+  const Shared guard(in_use_);
+  return region_ ? region_->geometry().extent_bytes * region_->geometry().num_extents : 0;
+}
+u64 Pool::num_extents() const {
+  const Shared guard(in_use_);
+  return region_ ? region_->geometry().num_extents : 0;
+}
+u64 Pool::num_free() const {
+  const Shared guard(in_use_);
+  return region_ ? load_relaxed(region_->super().num_free) : 0;
+}
+u64 Pool::num_limbo() const {
+  const Shared guard(in_use_);
+  return region_ ? load_relaxed(region_->super().num_limbo) : 0;
+}
+u64 Pool::lease_ms() const {
+  const Shared guard(in_use_);
+  return region_ ? kvext::lease_ms(*region_) : 0;
+}
+u32 Pool::now_tenths() const {
+  const Shared guard(in_use_);
+  return region_ ? kvext::now_tenths(*region_) : 0;
+}
+u64 Pool::epoch() const {
+  const Shared guard(in_use_);
+  return self_ ? self_->epoch() : 0;
+}
 std::string Pool::uuid_hex() const {
+  const Shared guard(in_use_);
   require_open();
   return hex(region_->super().uuid, sizeof region_->super().uuid);
 }
 
 PoolStat Pool::stat() {
-  const std::unique_lock<std::shared_mutex> guard(in_use_);
-  require_open();
-  observe();
+  const Look guard = look();
   PoolStat out{};
   const Superblock& super = region_->super();
   out.region_bytes = super.region_bytes;
@@ -65,17 +88,15 @@ PoolStat Pool::stat() {
     ++out.num_committed;
     out.committed_bytes += load_relaxed(s.length);
   }
-  for (u64 e = 0; e < g.num_extents; ++e) out.num_pinned += space_->pinned(e);
+  out.num_pinned = space_->num_pinned();
   const u64 now = boottime_ms();
   for (u32 i = 0; i < kMaxProcesses; ++i) {
     const Process& p = region_->process(i);
     const bool own = self_ && self_->index() == i;
     if (load_acquire(p.epoch) == 0 || !(own || process_alive(*region_, i))) continue;
-    u64 pins = 0;
-    for (u64 e = 0; e < g.num_extents; ++e) pins += load_relaxed(region_->pin(i, e));
     const u64 beat = load_relaxed(p.beat_ms);
     const u64 age = beat < now ? now - beat : 0;
-    out.processes.push_back({i, p.pid, p.pid_namespace, age, pins, text(p.label)});
+    out.processes.push_back({i, p.pid, p.pid_namespace, age, region_->count_pins(i), text(p.label)});
     if (load_relaxed(super.agent_epoch) != load_acquire(p.epoch)) continue;
     out.agent_label = text(p.label);
     out.agent_age_ms = age;
@@ -90,9 +111,7 @@ void Pool::describe_namespace(DigestView digest, const std::string& label, const
 }
 
 std::vector<NamespaceUse> Pool::namespaces() {
-  const std::unique_lock<std::shared_mutex> guard(in_use_);
-  require_open();
-  observe();
+  const Look guard = look();
   std::vector<NamespaceUse> out;
   if (!space_) return out;
   const Held held = lock_or_throw();
@@ -109,17 +128,14 @@ std::vector<NamespaceUse> Pool::namespaces() {
 }
 
 Namespaces::Fenced Pool::fence(DigestView model, bool all_but) {
-  const std::unique_lock<std::shared_mutex> guard(in_use_);
-  require_open();
-  observe();
+  const Look guard = look();
   if (!space_) return {};
   const Held held = lock_or_throw();
   return space_ ? space_->namespaces().fence(model, all_but) : Namespaces::Fenced{};
 }
 
 bool Pool::set_quarantine(DigestView name_space, bool on) {
-  const std::unique_lock<std::shared_mutex> guard(in_use_);
-  observe();
+  const Look guard = look();
   require_tables();
   const Held held = lock_or_throw();
   require_tables();
@@ -128,9 +144,7 @@ bool Pool::set_quarantine(DigestView name_space, bool on) {
 }
 
 RecordTable Pool::records(u32 since_tenths) {
-  const std::unique_lock<std::shared_mutex> guard(in_use_);
-  require_open();
-  observe();
+  const Look guard = look();
   RecordTable out;
   for (u64 at = 0; space_ && at < region_->geometry().num_slots; ++at) {
     const Slot& s = region_->slot(at);
@@ -160,6 +174,7 @@ u64 Pool::evict(const BlockRef* refs, u64 n) {
   const Shared guard = begin();
   u64 evicted = 0;
   for (u64 from = 0; from < n; from += kEvictRun) {
+    if (from > 0) AllocationLock::give_others_a_turn();
     const Held held = lock_or_throw();
     for (u64 i = from; i < std::min(n, from + kEvictRun); ++i)
       evicted += names_record(refs[i]) && space_->evict(refs[i].extent, reclaims);
@@ -192,11 +207,10 @@ void Pool::release_agent_role() {
 }
 
 std::pair<u64, u64> Pool::clear(const u8* name_space) {
-  const std::unique_lock<std::shared_mutex> guard(in_use_);
-  require_open();
-  observe();
+  const Look guard = look();
   u64 dropped = 0, kept = 0;
   for (u64 from = 0; space_ && from < region_->geometry().num_extents; from += kClearRun) {
+    if (from > 0) AllocationLock::give_others_a_turn();
     const Held held = lock_or_throw();
     if (!space_) break;
     if (from == 0) space_->reap();
@@ -220,9 +234,7 @@ Reaped Pool::reap() {
 }
 
 FsckReport Pool::fsck(bool repair, bool verify_data) {
-  const std::unique_lock<std::shared_mutex> guard(in_use_);
-  require_open();
-  observe();
+  const Look guard = look();
   FsckReport report;
   if (!space_) return report;
   {
@@ -250,7 +262,6 @@ void Pool::close() {
   if (!region_) return;  // before the lock: a forked child may inherit it taken
   const std::unique_lock<std::shared_mutex> guard(in_use_);
   if (!region_) return;
-  vigil_.reset();
   if (self_) {
     try {
       if (const auto held = lock(lock_wait_)) {
@@ -265,6 +276,7 @@ void Pool::close() {
     // Without the lock our row stays behind like a dead process's: closing the file drops its sign of
     // life, and the next reaper does the rest.
   }
+  vigil_.reset();  // not before: whoever repairs what a death in the lock left asks it who hangs
   prefault_.reset();
   space_.reset();
   index_.reset();

@@ -6,6 +6,29 @@
 #include "steps.hpp"
 
 namespace kvext {
+namespace {
+
+constexpr u64 kLookAhead = 16;  // entries, while what they name is fetched
+
+// Epochs of the processes that are neither dead nor hung; neighbouring extents mostly have one owner.
+class Living {
+ public:
+  void insert(u64 epoch) { epochs_.insert(epoch); }
+  bool contains(u64 epoch) {
+    if (epoch != asked_) {
+      asked_ = epoch;
+      answer_ = epochs_.contains(epoch);
+    }
+    return answer_;
+  }
+
+ private:
+  std::unordered_set<u64> epochs_;
+  u64 asked_ = 0;
+  bool answer_ = false;
+};
+
+}  // namespace
 
 bool Space::may_be_written(const Extent& extent) const {
   const u32 row = load_relaxed(extent.owner);
@@ -14,14 +37,14 @@ bool Space::may_be_written(const Extent& extent) const {
 }
 
 void Space::clear_pins(u32 row) const {
-  for (u64 i = 0; i < region_.geometry().pin_row_bytes / sizeof(u16); ++i)
-    if (load_relaxed(region_.pin(row, i)) != 0) store_relaxed(region_.pin(row, i), u16{0});
+  for (u64 i = 0; i < region_.num_pin_words(); ++i)
+    if (load_relaxed(region_.pin_word(row, i)) != 0) store_relaxed(region_.pin_word(row, i), u64{0});
   store_relaxed(region_.process(row).fenced, 0u);
 }
 
 Reaped Space::reap(bool after_recovery) {
   Reaped out;
-  std::unordered_set<u64> living;
+  Living living;
   for (u32 row = 0; row < kMaxProcesses; ++row) {
     Process& p = region_.process(row);
     const u64 epoch = load_acquire(p.epoch);
@@ -47,7 +70,7 @@ Reaped Space::reap(bool after_recovery) {
   add_relaxed(region_.super().counters[fenced_processes], out.num_hung);
   // A reaper may have died between fencing a row and taking back what it had reserved.
   if (after_recovery || out.num_dead + out.num_hung > 0) {
-    const u64 withdrawn = withdraw_all([&](const Extent& e) { return !living.contains(load_relaxed(e.owner_epoch)); });
+    const u64 withdrawn = withdraw_all([&](u64 owner) { return !living.contains(owner); });
     add_relaxed(region_.super().counters[reaped_reservations], withdrawn);
     out.num_freed += withdrawn;
   }
@@ -56,11 +79,17 @@ Reaped Space::reap(bool after_recovery) {
   return out;
 }
 
+// Records lie in the index anywhere: without looking ahead, a pool of a million would keep the lock for a third of
+// a second.
 template <class Doomed> u64 Space::withdraw_all(Doomed doomed) {
+  const u64 n = region_.geometry().num_extents;
   u64 freed = 0;
-  for (u64 i = 0; i < region_.geometry().num_extents; ++i) {
+  for (u64 i = 0; i < n; ++i) {
+    const Extent& ahead = region_.extent(std::min(i + kLookAhead, n - 1));
+    if (doomed(load_relaxed(ahead.owner_epoch))) __builtin_prefetch(&region_.slot(load_relaxed(ahead.slot)));
     const Extent& e = region_.extent(i);
-    if (load_relaxed(e.owner_epoch) != 0 && load_relaxed(e.slot) != kNoSlot && doomed(e)) freed += withdraw(i);
+    const u64 owner = load_relaxed(e.owner_epoch);
+    if (owner != 0 && load_relaxed(e.slot) != kNoSlot && doomed(owner)) freed += withdraw(i);
   }
   return freed;
 }
@@ -109,10 +138,10 @@ u64 Space::free_limbo() {
 }
 
 u64 Space::abandon(u64 epoch) {
-  u64 freed = withdraw_all([&](const Extent& e) { return load_relaxed(e.owner_epoch) == epoch; });
-  for (u64 i = 0; i < region_.geometry().num_extents; ++i) {
+  u64 freed = withdraw_all([&](u64 owner) { return owner == epoch; });
+  for (u64 i = 0; i < region_.geometry().num_extents && load_relaxed(region_.super().num_limbo) != 0; ++i) {
     const Extent& e = region_.extent(i);
-    if (epoch == 0 || load_relaxed(e.owner_epoch) != epoch || load_relaxed(e.slot) != kNoSlot) continue;
+    if (load_relaxed(e.owner_epoch) != epoch || load_relaxed(e.slot) != kNoSlot) continue;
     put_free(i);
     add_relaxed(region_.super().num_limbo, ~u64{0});
     ++freed;
@@ -124,6 +153,7 @@ u64 Space::abandon(u64 epoch) {
 // Counts what the slots hold, and empties those that make no sense.
 void Space::recount_slots(std::vector<bool>& used) {
   for (u64 at = 0; at < region_.geometry().num_slots; ++at) {
+    region_.prefetch_extent_of(at + kLookAhead);
     Slot& s = region_.slot(at);
     const u64 word = load_acquire(s.state);
     const SlotState state = state_of(word);

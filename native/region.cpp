@@ -172,4 +172,11 @@ u16& Region::pin(u32 process, u64 extent) const {
   return at<u16>(geometry_.pins_at + process * geometry_.pin_row_bytes)[extent];
 }
 
+u64 Region::count_pins(u32 process) const {
+  u64 pins = 0;
+  for (u64 i = 0; i < num_pin_words(); ++i)
+    for (u64 word = load_relaxed(pin_word(process, i)); word != 0; word >>= 16) pins += word & 0xffff;
+  return pins;
+}
+
 }  // namespace kvext

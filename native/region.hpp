@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "atomics.hpp"
 #include "format.hpp"
 
 namespace kvext {
@@ -40,7 +41,16 @@ class Region {
   Slot& slot(u64 i) const { return slots_[i & (geometry_.num_slots - 1)]; }
   bool has_extent(u64 i) const { return i < geometry_.num_extents; }
   Extent& extent(u64 i) const { return extents_[i]; }
+  // For walks over the slots, whose extents lie anywhere.
+  void prefetch_extent_of(u64 i) const {
+    const u64 named = load_relaxed(slot(i).extent);
+    if (has_extent(named)) __builtin_prefetch(extents_ + named);
+  }
   u16& pin(u32 process, u64 extent) const;
+  // The same row as words of four extents each, for whoever looks at all of it.
+  u64 num_pin_words() const { return geometry_.pin_row_bytes / sizeof(u64); }
+  u64& pin_word(u32 process, u64 i) const { return at<u64>(geometry_.pins_at + process * geometry_.pin_row_bytes)[i]; }
+  u64 count_pins(u32 process) const;
   u8* payload(u64 extent) const { return base_ + geometry_.payload_at + extent * geometry_.extent_bytes; }
   // Reads the geometry that another process may have fixed since; throws Fault("damaged").
   void adopt_geometry();

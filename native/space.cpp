@@ -10,6 +10,8 @@ namespace {
 
 // How far the CLOCK hand honours second chances before it takes what it finds: bounds the time in the lock.
 constexpr u64 kPatientSteps = 2048;
+// After so many extents that cannot be had, a store is refused; the next one goes on from there.
+constexpr u64 kMostSteps = 1 << 16;
 
 }  // namespace
 
@@ -17,7 +19,8 @@ u32 now_tenths(const Region& region) {
   timespec t{};
   ::clock_gettime(CLOCK_REALTIME_COARSE, &t);
   const u64 now = static_cast<u64>(t.tv_sec) * 10 + static_cast<u64>(t.tv_nsec) / 100000000;
-  return static_cast<u32>(now - region.super().created_s * 10);
+  const u64 created = load_relaxed(region.super().created_s) * 10;
+  return now > created ? static_cast<u32>(now - created) : 0;  // the clock may have been set back
 }
 
 Space::Reservation Space::reserve(const Key& key, u32 shape, u32 length, u16 name_space) {
@@ -136,6 +139,16 @@ bool Space::pinned(u64 extent) const {
   return false;
 }
 
+u64 Space::num_pinned() const {
+  std::vector<u64> any(region_.num_pin_words());
+  for (u32 p = 0; p < kMaxProcesses; ++p)
+    for (u64 i = 0; i < any.size() && load_relaxed(region_.process(p).epoch) != 0; ++i) any[i] |= load_relaxed(region_.pin_word(p, i));
+  u64 pinned = 0;
+  for (u64 word : any)
+    for (; word != 0; word >>= 16) pinned += (word & 0xffff) != 0;
+  return pinned;
+}
+
 bool Space::evict(u64 extent, Counter reason) {
   const u64 at = load_acquire(region_.extent(extent).slot);
   Slot& s = region_.slot(at);
@@ -164,14 +177,18 @@ bool Space::second_chance(u64 extent) const {
   return true;
 }
 
-bool Space::make_room() { return evict_one() || reap().num_freed > 0 || evict_one(); }
+bool Space::make_room() {
+  if (evict_one()) return true;
+  const Reaped reaped = reap();
+  return reaped.num_freed > 0 || (reaped.num_dead + reaped.num_hung > 0 && evict_one());
+}
 
 bool Space::evict_one() {
   const u64 n = region_.geometry().num_extents;
   u64& hand = region_.super().clock_hand;
   hand %= n;
   const u64 patient = std::min(kPatientSteps, 4 * n);
-  for (u64 steps = 0; steps < patient + n; ++steps) {
+  for (u64 steps = 0; steps < patient + std::min(n, kMostSteps); ++steps) {
     const u64 extent = hand;
     hand = hand + 1 < n ? hand + 1 : 0;
     if (steps < patient && second_chance(extent)) continue;

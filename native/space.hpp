@@ -37,10 +37,12 @@ class Space {
   Reaped reap(bool after_recovery = false);
   // Frees what this process had under an epoch, its pins included; no copy of it may be running.
   u64 abandon(u64 epoch);
+  void forget_pins() const { clear_pins(self_->index()); }
   // Rebuilds the free list and the counts from the slots, after a death inside the lock.
   void recover();
 
   bool pinned(u64 extent) const;
+  u64 num_pinned() const;
   Namespaces& namespaces() { return namespaces_; }
   const Index& index() const { return index_; }
   // Whether the process that reserved an extent in limbo may be about to write it.

@@ -1,13 +1,14 @@
 """Sphinx directives whose content is read off the code when the pages are built.
 
-`kvext-options`, `kvext-commands`, `kvext-errors`, `kvext-eviction TABLE` and `kvext-agent TABLE`
-stand in a page where their Markdown belongs.
+`kvext-options`, `kvext-commands`, `kvext-errors`, `kvext-eviction TABLE`, `kvext-engines TABLE` and
+`kvext-agent TABLE` stand in a page where their Markdown belongs.
 """
 
 from collections.abc import Callable
 from typing import ClassVar
 
 import agent_text
+import engines_text
 import eviction_text
 import reference_text
 from docutils.nodes import (  # type: ignore[import-untyped] # its stubs are not worth a dependency
@@ -54,6 +55,11 @@ class _Eviction(_Generated):
     make_text = staticmethod(eviction_text.table_text)
 
 
+class _Engines(_Generated):
+    required_arguments = 1
+    make_text = staticmethod(engines_text.table_text)
+
+
 class _Agent(_Generated):
     required_arguments = 1
     make_text = staticmethod(agent_text.table_text)
@@ -65,5 +71,6 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_directive("kvext-commands", _Commands)
     app.add_directive("kvext-errors", _Errors)
     app.add_directive("kvext-eviction", _Eviction)
+    app.add_directive("kvext-engines", _Engines)
     app.add_directive("kvext-agent", _Agent)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

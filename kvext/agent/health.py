@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from kvext.errors import KvextError
+
 __all__ = ["Health", "Reason"]
 
 _logger = logging.getLogger(__name__)
@@ -67,7 +69,10 @@ class Health:
             result = action()
         except Exception as error:
             if self._note_failure(step, f"{type(error).__name__}: {error}"):
-                _logger.exception("step %r failed; the agent goes on without it", step)
+                # Errors of our own tree say all there is to say.
+                trace = None if isinstance(error, KvextError) else error
+                message = "step %r failed, and the agent goes on without it: %s"
+                _logger.warning(message, step, error, exc_info=trace)
             return None, False
         with self._guard:
             self._wrong.pop(step, None)

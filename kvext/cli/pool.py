@@ -16,6 +16,7 @@ from kvext.cli import pool_view
 from kvext.cli.answer import answering, echo_json, example, json_option
 from kvext.cli.pool_care import fence, fsck
 from kvext.cli.pool_options import in_folder, named, namespace_digest, pool_config, pool_file
+from kvext.cli.pool_quarantine import quarantine, release
 from kvext.cli.progress import reserving_memory
 from kvext.config import format_bytes
 from kvext.cxl import find_regions, region_name, remove_region
@@ -46,6 +47,8 @@ def pool() -> None:
 
 pool.add_command(fsck)
 pool.add_command(fence)
+pool.add_command(quarantine)
+pool.add_command(release)
 
 
 @pool.command()

@@ -43,7 +43,8 @@ def show_list(folder: str, found: Sequence[tuple[str, PoolStat | PoolError]]) ->
     """Print one line a pool."""
     if not found:
         Console().print(
-            f"no pools in {escape(folder)}; make one with kvext pool create --size 8GiB"
+            f"no pools in {escape(folder)}; make one with kvext pool create --size 8GiB",
+            soft_wrap=True,  # what is to be copied stays on one line, however long the folder is
         )
         return
     table = _table("pool", "size", "held", "blocks", "attached")

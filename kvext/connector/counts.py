@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kvext.connector.report import LoadReport, StoreReport
+from kvext.connector.shadow import CheckReport
 
 __all__ = ["RequestCounts"]
 
@@ -28,6 +29,7 @@ class RequestCounts:
             finishes a request before it hears of the request's last step.
         rejected: Offered blocks that the pool did not take, by reason.
         failed_loads: Blocks that were found but could not be loaded, by reason.
+        verified: Computed blocks that were compared with the pool's, by verdict.
         reason: Why not more was found; empty when everything was.
     """
 
@@ -44,6 +46,7 @@ class RequestCounts:
     unreported_stores: int = 0
     rejected: Mapping[str, int] = field(default_factory=dict)
     failed_loads: Mapping[str, int] = field(default_factory=dict)
+    verified: Mapping[str, int] = field(default_factory=dict)
     reason: str = ""
 
     def add_load(self, report: LoadReport, block_tokens: int) -> None:
@@ -70,6 +73,10 @@ class RequestCounts:
         if report.rejections:
             self.rejected = _sum(self.rejected, report.rejections)
 
+    def add_check(self, check: CheckReport) -> None:
+        """Fold in what a comparison has found."""
+        self.verified = _sum(self.verified, check.by_verdict())
+
     def as_dict(self) -> dict[str, object]:
         """JSON-ready, without what is empty for most requests."""
         counts: dict[str, object] = {
@@ -90,6 +97,8 @@ class RequestCounts:
             counts["rejected"] = dict(self.rejected)
         if self.failed_loads:
             counts["failed_loads"] = dict(self.failed_loads)
+        if self.verified:
+            counts["verified"] = dict(self.verified)
         if self.reason:
             counts["reason"] = str(self.reason)
         return counts

@@ -21,9 +21,9 @@ class Decisions:
         self._loads: list[LoadReport] = []
         self._stores: list[StoreReport] = []
 
-    def recompute(self, state: RequestState) -> None:
-        """A request's hit is computed again."""
-        report = LoadReport(0, "", 0, 0, 0, 0.0, way=LoadWay.RECOMPUTE)
+    def recompute(self, state: RequestState, way: LoadWay = LoadWay.RECOMPUTE) -> None:
+        """A request's hit is computed again, because that is faster or to compare the two."""
+        report = LoadReport(0, "", 0, 0, 0, 0.0, way=way)
         state.counts.add_load(report, 0)
         self._loads.append(report)
 

@@ -4,13 +4,15 @@ from collections.abc import Callable
 
 from kvext.connector.decisions import Decisions
 from kvext.connector.identity import IdentityState
+from kvext.connector.joint import pin_joint_hit
 from kvext.connector.namespaces import NamespaceBook, Resolution
 from kvext.connector.plan import loadable_blocks
 from kvext.connector.request import PendingMatch, RequestState
 from kvext.connector.rules import NO_MATCH, Match, Matcher, PlanRules
+from kvext.connector.shadow import ShadowSampler
 from kvext.connector.tradeoff import Choice, LoadOrRecompute
 from kvext.protocol.tier import Lease
-from kvext.protocol.transfer import MissReason
+from kvext.protocol.transfer import LoadWay, MissReason
 
 __all__ = ["Lookup"]
 
@@ -25,6 +27,7 @@ class Lookup:
         "_matcher",
         "_namespaces",
         "_rules",
+        "_shadows",
         "_tradeoff",
     )
 
@@ -34,6 +37,7 @@ class Lookup:
         namespaces: NamespaceBook,
         rules: PlanRules,
         tradeoff: LoadOrRecompute,
+        shadows: ShadowSampler,
         decisions: Decisions,
         clock: Callable[[], float],
     ) -> None:
@@ -44,6 +48,7 @@ class Lookup:
             namespaces: Resolves a request's subject.
             rules: What does not change.
             tradeoff: Chooses what to do with a hit.
+            shadows: Chooses which of the loads are computed and compared instead.
             decisions: Hears of hits that are not loaded.
             clock: Monotonic time in seconds.
         """
@@ -52,6 +57,7 @@ class Lookup:
         self._rules = rules
         self._block_tokens = rules.shape.block_tokens
         self._tradeoff = tradeoff
+        self._shadows = shadows
         self._decisions = decisions
         self._clock = clock
 
@@ -72,7 +78,8 @@ class Lookup:
         if self._matcher.bypassed:
             reason = MissReason.BYPASSED
         elif state.subject.adapter is not None and not self._rules.sync_loads:
-            reason = "unsupported: loads for adapters with async scheduling"
+            why = "several KV groups" if self._rules.groups else "async scheduling"
+            reason = f"unsupported: loads for adapters with {why}"
         if reason:
             state.counts.reason = reason
             return NO_MATCH
@@ -84,13 +91,8 @@ class Lookup:
             short = num_tokens - num_computed < self._block_tokens
             state.counts.reason = MissReason.SUB_BLOCK if short else MissReason.LAST_TOKEN
             return NO_MATCH
-        keys = state.keys(blocks, namespace.identity.digest, self._block_tokens)
-        if not keys:
-            return NO_MATCH
-        lease = self._matcher.match(keys, self._rules.shape)
-        num_found = lease.num_blocks
-        state.counts.reason = MissReason.NOT_FOUND if num_found < len(blocks) else ""
-        return self._take(state, blocks, lease) if num_found else NO_MATCH
+        search = self._search_groups if self._rules.groups else self._search
+        return search(state, blocks, namespace.identity.digest)
 
     def keys_ahead(self, state: RequestState) -> bytes:
         """The keys that a request will be looked up by, if that is known while it waits."""
@@ -112,15 +114,42 @@ class Lookup:
                 state.refuse(resolution.identity.reason)
         return state.resolution
 
-    def _take(self, state: RequestState, blocks: range, lease: Lease) -> Match:
+    def _search(self, state: RequestState, blocks: range, namespace: bytes) -> Match:
+        keys = state.keys(blocks, namespace, self._block_tokens)
+        if not keys:
+            return NO_MATCH
+        lease = self._matcher.match(keys, self._rules.shape)
+        num_found = lease.num_blocks
+        state.counts.reason = MissReason.NOT_FOUND if num_found < len(blocks) else ""
+        return self._take(state, blocks, lease) if num_found else NO_MATCH
+
+    def _search_groups(self, state: RequestState, blocks: range, namespace: bytes) -> Match:
+        """The same in an engine with several KV groups."""
+        keys = state.group_keys(blocks.stop, namespace, self._block_tokens)
+        if keys is None:
+            return NO_MATCH
+        lease = pin_joint_hit(self._matcher, self._rules.groups, keys, blocks)
+        if lease is None:
+            state.counts.reason = MissReason.NOT_FOUND
+            return NO_MATCH
+        state.counts.reason = MissReason.NOT_FOUND if lease.num_blocks < len(blocks) else ""
+        return self._take(state, blocks, lease, lease.num_bytes)
+
+    def _take(
+        self, state: RequestState, blocks: range, lease: Lease, num_bytes: int | None = None
+    ) -> Match:
         num_blocks = lease.num_blocks
         if state.choice is None:
-            state.choice = self._tradeoff.choose(num_blocks)
+            state.choice = self._tradeoff.choose(num_blocks, num_bytes)
             if state.choice is Choice.RECOMPUTE:
                 self._decisions.recompute(state)
-        if state.choice is Choice.RECOMPUTE:
+            elif self._shadows.choose():
+                state.choice = Choice.SHADOW
+                self._decisions.recompute(state, LoadWay.SHADOW)
+        if state.choice is not Choice.LOAD:
             lease.release()
-            state.counts.reason = MissReason.RECOMPUTE_FASTER
+            is_shadow = state.choice is Choice.SHADOW
+            state.counts.reason = MissReason.SHADOW if is_shadow else MissReason.RECOMPUTE_FASTER
             return NO_MATCH
         # A worker learns which adapter the engine read only when the engine runs it.
         is_async = self._rules.async_loads and state.subject.adapter is None

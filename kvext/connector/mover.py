@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Generic, Protocol
 
 from kvext.protocol.layout import RecordShape
-from kvext.protocol.tier import LayeredLoad, PagesT, Tier
+from kvext.protocol.tier import LayeredLoad, LayeredTier, PagesT
 
 __all__ = ["AbsentMover", "BlockMover", "DirectMover", "WholeMover"]
 
@@ -76,7 +76,7 @@ class DirectMover(Generic[PagesT]):
 
     def __init__(
         self,
-        tier: Tier[PagesT],
+        tier: LayeredTier[PagesT],
         pages: PagesT,
         shape: RecordShape,
         record_bytes: int,

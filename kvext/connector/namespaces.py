@@ -55,7 +55,7 @@ class NamespaceBook:
         layout: KVLayout,
         adapters: AdapterBook,
         label: str,
-        announce: Callable[[bytes, str], None],
+        announce: Callable[[bytes, str, bytes], bool],
     ) -> None:
         """Begin an empty book.
 
@@ -64,7 +64,8 @@ class NamespaceBook:
             layout: How the engine arranges KV bytes.
             adapters: The adapters' identities.
             label: The model's name for people.
-            announce: Told every namespace's digest with a label, once; never a salt.
+            announce: Told every namespace's digest with a label (never a salt) and the model's
+                digest, until it answers that it has noted them: a fence needs to know them.
         """
         self._model = model
         self._layout = layout
@@ -94,10 +95,10 @@ class NamespaceBook:
         model, adapter, domain = key
         digest = Namespace(model, self._layout, adapter, domain).digest()
         known = Resolution(Identity.known(digest))
-        if len(self._resolutions) >= _MAX_NAMESPACES:
-            self._resolutions.popitem(last=False)
-        self._resolutions[key] = known
-        self._announce(digest, self._name(subject))
+        if self._announce(digest, self._name(subject), model):
+            if len(self._resolutions) >= _MAX_NAMESPACES:
+                self._resolutions.popitem(last=False)
+            self._resolutions[key] = known
         return known
 
     def _name(self, subject: Subject) -> str:

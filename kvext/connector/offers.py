@@ -8,9 +8,11 @@ from kvext.connector.agenda import Agenda
 from kvext.connector.doubt import settle_doubt
 from kvext.connector.foreign import ForeignBlocks
 from kvext.connector.lookup import Lookup
+from kvext.connector.places import place_in_group
 from kvext.connector.plan import SaveJob, saveable_blocks
 from kvext.connector.request import RequestState
-from kvext.connector.rules import EngineBlocks
+from kvext.connector.rules import EngineBlocks, PlanRules
+from kvext.connector.tradeoff import Choice
 
 __all__ = ["Offers"]
 
@@ -26,6 +28,7 @@ class Offers:
         "_gate",
         "_last_save_id",
         "_lookup",
+        "_rules",
     )
 
     def __init__(
@@ -34,7 +37,7 @@ class Offers:
         lookup: Lookup,
         foreign: ForeignBlocks,
         agenda: Agenda,
-        block_tokens: int,
+        rules: PlanRules,
         gate: StoreGate | None = None,
     ) -> None:
         """Take what choosing needs.
@@ -44,14 +47,15 @@ class Offers:
             lookup: Knows namespaces and keys.
             foreign: Blocks that must not be offered.
             agenda: Who is looked at when; whoever ends a request dismisses it.
-            block_tokens: Tokens a block.
+            rules: What does not change.
             gate: Keeps back what is not worth storing; None keeps nothing back.
         """
         self._gate = gate
         self._engine = engine
         self._lookup = lookup
         self._foreign = foreign
-        self._block_tokens = block_tokens
+        self._rules = rules
+        self._block_tokens = rules.shape.block_tokens
         self._last_save_id = 0
         self._agenda = agenda
 
@@ -145,6 +149,10 @@ class Offers:
 
     def _save(self, request_id: str, state: RequestState, after: int) -> SaveJob | None:
         """Offer what is not offered yet of a request's first `after` tokens."""
+        is_shadow = state.choice is Choice.SHADOW
+        if is_shadow:  # the engine's own hit may come from the tier and proves nothing
+            num_local = state.local_tokens // self._block_tokens
+            state.next_save = max(state.next_save, num_local)
         start = state.next_save
         stop = saveable_blocks(len(state.tokens), after, self._block_tokens)
         if stop <= start:
@@ -153,19 +161,60 @@ class Offers:
         if namespace is None:
             return None
         digest = namespace.identity.digest
-        if self._gate is not None:
+        if self._gate is not None and not is_shadow:
             state.next_save = stop
             stop = self._gate.limit(state, digest, stop)
             if stop <= start:
                 return None
         blocks = range(start, stop)
-        block_ids = tuple(self._engine.block_ids_of(request_id, blocks))
-        keys = state.keys(blocks, digest, self._block_tokens)
-        if not keys or len(block_ids) < stop - start:
+        if self._rules.groups:
+            found = self._joint_blocks(request_id, state, blocks, digest)
+        else:
+            found = self._blocks(request_id, state, blocks, digest)
+        if found is None:
             return None
         state.next_save = max(state.next_save, stop)
-        state.counts.unreported_stores += stop - start
+        keys, block_ids = found
+        if not block_ids:
+            return None
+        state.counts.unreported_stores += len(block_ids)
         self._last_save_id += 1
-        return SaveJob(
-            request_id, keys, digest, block_ids, namespace.guard, self._last_save_id, start
-        )
+        save_id, guard = self._last_save_id, namespace.guard
+        return SaveJob(request_id, keys, digest, block_ids, guard, save_id, start, is_shadow)
+
+    def _blocks(
+        self, request_id: str, state: RequestState, blocks: range, namespace: bytes
+    ) -> tuple[bytes, tuple[int, ...]] | None:
+        """Keys and places of some blocks, or None if they cannot be told now."""
+        block_ids = tuple(self._engine.block_ids_of(request_id, blocks))
+        keys = state.keys(blocks, namespace, self._block_tokens)
+        return (keys, block_ids) if keys and len(block_ids) == len(blocks) else None
+
+    def _joint_blocks(
+        self, request_id: str, state: RequestState, blocks: range, namespace: bytes
+    ) -> tuple[bytes, tuple[int, ...]] | None:
+        """The same for what all groups still hold of them, which may be nothing.
+
+        A group drops blocks from the left once they lie behind its window. What it holds then is
+        another request's, so nothing of a group is offered before the last dropped block.
+        """
+        made = state.group_keys(blocks.stop, namespace, self._block_tokens)
+        if made is None:
+            return None
+        keys, places = bytearray(), []
+        for number in range(len(self._rules.groups)):
+            held = list(self._engine.block_ids_of(request_id, blocks, number))
+            if len(held) < len(blocks):
+                return None
+            kept = blocks[_num_dropped(held, self._rules.null_block) :]
+            keys += made.of(number, kept)
+            ids = held[len(held) - len(kept) :]
+            places += [place_in_group(self._engine.num_blocks, number, block) for block in ids]
+        return bytes(keys), tuple(places)
+
+
+def _num_dropped(held: list[int], null_block: int) -> int:
+    """Blocks up to the last one that an engine has dropped."""
+    if null_block not in held:
+        return 0
+    return len(held) - held[::-1].index(null_block)

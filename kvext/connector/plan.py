@@ -65,6 +65,7 @@ class SaveJob:
         guard: The adapter state that the blocks were computed with, if any.
         save_id: Names the job in its report.
         first_block: Index of the first block within the request.
+        is_shadow: Whether the blocks are to be compared with the tier's records of the same keys.
     """
 
     request_id: str
@@ -74,6 +75,7 @@ class SaveJob:
     guard: AdapterGuard | None = None
     save_id: int = 0
     first_block: int = 0
+    is_shadow: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from kvext.connector.admission import StoreGate, StoreJudge
 from kvext.connector.agenda import Agenda
 from kvext.connector.decisions import Decisions
 from kvext.connector.foreign import ForeignBlocks
+from kvext.connector.group_keys import MakeGroupKeys
 from kvext.connector.lookup import Lookup
 from kvext.connector.namespaces import NamespaceBook, Subject
 from kvext.connector.offers import Offers
@@ -23,7 +24,8 @@ from kvext.connector.queued import QueuePins
 from kvext.connector.report import WorkerReport
 from kvext.connector.request import ExtendKeys, RequestState, TokenList
 from kvext.connector.rules import NO_MATCH, EngineBlocks, Match, Matcher, PlanRules
-from kvext.connector.tradeoff import LoadOrRecompute
+from kvext.connector.shadow import CheckReport, ShadowSampler, unforeseeable
+from kvext.connector.tradeoff import Choice, LoadOrRecompute
 
 __all__ = ["Planner"]
 
@@ -38,7 +40,7 @@ class Planner:
         decisions: What was decided against, for the metrics.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everything that it works with comes from outside
         self,
         matcher: Matcher,
         engine: EngineBlocks,
@@ -46,8 +48,10 @@ class Planner:
         rules: PlanRules,
         clock: Callable[[], float],
         extend: ExtendKeys,
+        make_group_keys: MakeGroupKeys | None = None,
         *,
         judge: StoreJudge | None = None,
+        draw: Callable[[], float] = unforeseeable,
     ) -> None:
         """Begin with no requests.
 
@@ -58,25 +62,31 @@ class Planner:
             rules: What does not change.
             clock: Monotonic time in seconds.
             extend: `extend_keys`, native or not.
+            make_group_keys: Begins a request's keys, for engines with several KV groups.
             judge: Says which blocks are worth storing; None stands for all.
+            draw: A random number in [0, 1) that clients cannot foresee.
         """
         self.tradeoff = LoadOrRecompute(rules, clock)
         self.decisions = Decisions()
-        self._lookup = Lookup(matcher, namespaces, rules, self.tradeoff, self.decisions, clock)
+        self._shadows = ShadowSampler(rules.shadow_share, draw, lambda: len(self._requests))
+        self._lookup = Lookup(
+            matcher, namespaces, rules, self.tradeoff, self._shadows, self.decisions, clock
+        )
         self._queued = QueuePins(matcher, self._lookup, rules, clock)
         self._engine = engine
         self._rules = rules
         self._extend = extend
+        self._make_group_keys = make_group_keys
         self._requests: dict[str, RequestState] = {}
         self._matched: dict[str, RequestState] = {}
         self._promises = Promises(engine, rules, clock)
         self.failures_seen = 0
         self.weights_epoch = 0
-        block_tokens = rules.shape.block_tokens
-        self._foreign = ForeignBlocks(engine, block_tokens)
+        self._foreign = ForeignBlocks(engine, rules)
         self._agenda = Agenda()
+        block_tokens = rules.shape.block_tokens
         gate = None if judge is None else StoreGate(judge, self.decisions, block_tokens)
-        self._offers = Offers(engine, self._lookup, self._foreign, self._agenda, block_tokens, gate)
+        self._offers = Offers(engine, self._lookup, self._foreign, self._agenda, rules, gate)
 
     @property
     def num_leases(self) -> int:
@@ -102,7 +112,7 @@ class Planner:
             unread: Why nothing may be loaded for it, or empty.
         """
         self._drop(request_id)
-        state = RequestState(tokens, subject, self._extend)
+        state = RequestState(tokens, subject, self._extend, self._make_group_keys)
         state.may_load = not unread
         state.counts.reason = unread
         if uncached:
@@ -222,6 +232,8 @@ class Planner:
         for load in report.loads:
             self._promises.learn(self._requests, load)
             has_failed = has_failed or bool(load.failures)
+        for check in report.checks:
+            self._hear_check(check)
         if report.num_failures != self.failures_seen:
             self.failures_seen = report.num_failures
             # The worker has refused to save since; offering a block twice is harmless.
@@ -229,6 +241,15 @@ class Planner:
                 state.next_save = 0
         if has_failed:
             self._offers.look_at_all(self._requests)
+
+    def _hear_check(self, check: CheckReport) -> None:
+        state = self._requests.get(check.request_id)
+        if state is not None:
+            state.counts.add_check(check)
+        if check.num_failed:
+            # Blocks that were loaded before are as doubtful, and the engine would reuse them.
+            self.distrust_memory()
+            self._engine.forget(set(range(self._engine.num_blocks)))
 
     def finish(
         self, request_id: str, block_ids: Sequence[int], *, is_complete: bool
@@ -264,6 +285,9 @@ class Planner:
         self._foreign.part(request_id)
         self._agenda.dismiss(request_id)
         state = self._requests.pop(request_id, None)
-        if state is not None and state.match is not None:
-            state.release_match()
+        if state is not None:
+            if state.match is not None:
+                state.release_match()
+            if state.choice is Choice.SHADOW:
+                self._shadows.part()
         return state

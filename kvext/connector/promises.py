@@ -9,13 +9,18 @@ from dataclasses import replace
 
 from kvext.connector.doubt import contain_failed_load
 from kvext.connector.ledger import InFlightLoad, LoadLedger
+from kvext.connector.places import place_in_group
 from kvext.connector.plan import LoadJob
+from kvext.connector.reach import needed_blocks
 from kvext.connector.report import LoadReport
 from kvext.connector.request import PendingMatch, RequestState
 from kvext.connector.rules import EngineBlocks, PlanRules
 from kvext.protocol.tier import REF_BYTES
 
 __all__ = ["Promises"]
+
+_NOWHERE = (0,)
+"""A block without a reference: such a job fails, whatever the block."""
 
 
 class Promises:
@@ -69,7 +74,9 @@ class Promises:
             num_external: Tokens that the engine expects to be loaded; may be fewer than found.
         """
         first, num_blocks = match.first_block, num_external // self._block_tokens
-        ids = tuple(block_ids[first : first + num_blocks])
+        blocks = range(first, first + num_blocks)
+        is_joint = bool(self._rules.groups)
+        ids = _NOWHERE if is_joint else tuple(block_ids[first : blocks.stop])
         guard = None if state.resolution is None else state.resolution.guard
         state.was_promised = True
         self._last_load_id += 1
@@ -82,6 +89,11 @@ class Promises:
             request_id, match.lease, first, num_blocks, match.is_async, tuple(block_ids), deadline_s
         )
         self._ledger.open(job.load_id, load)
+        if is_joint:
+            if num_blocks == match.lease.num_blocks:  # a shorter one needs other blocks
+                ids = self._joint_ids(request_id, blocks)
+                self._loads[-1] = replace(job, refs=match.lease.refs, block_ids=ids)
+            return
         refs = bytes(match.lease.refs[: num_blocks * REF_BYTES])
         self._loads[-1] = replace(job, refs=refs)
 
@@ -102,7 +114,11 @@ class Promises:
         load = self._ledger.close(report.load_id)
         state = requests.get(report.request_id)
         if state is not None:
-            state.counts.add_load(report, self._block_tokens)
+            told = report
+            if self._rules.groups:  # its blocks are those of all groups; and it is all or nothing
+                is_usable = load is not None and not report.failures
+                told = replace(report, num_usable=load.num_blocks if load and is_usable else 0)
+            state.counts.add_load(told, self._block_tokens)
             state.may_load = state.may_load and not report.failures
         if report.failures and load is not None and not load.is_async:
             contain_failed_load(
@@ -131,6 +147,18 @@ class Promises:
             if is_complete and not load.is_async:
                 presumed = load.presumed(load_id, self._rules.record_bytes)
                 state.counts.add_load(presumed, self._block_tokens)
+
+    def _joint_ids(self, request_id: str, blocks: range) -> tuple[int, ...]:
+        """Where to load what each group needs, in the order of a `JointLease`'s references."""
+        ids: list[int] = []
+        for number, group in enumerate(self._rules.groups):
+            needed = needed_blocks(group, blocks.start, blocks.stop)
+            held = self._engine.block_ids_of(request_id, needed, number)
+            if self._rules.null_block in held or len(held) < len(needed):
+                msg = f"group {number} of request {request_id} has no room for what was found"
+                raise RuntimeError(msg)
+            ids += [place_in_group(self._engine.num_blocks, number, block) for block in held]
+        return tuple(ids)
 
     def sweep(self) -> None:
         """Give back the leases of loads past their deadline."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kvext.connector.shadow import CheckReport
 from kvext.protocol.digest import WeightsSnapshot
 from kvext.protocol.transfer import LoadWay
 
@@ -96,6 +97,7 @@ class WorkerReport:
         num_failures: Loads that failed within a step, since the worker began.
         step: The plan's `StepPlan.step`; 0 if it had none.
         adapters: Adapters that the engine has read, in that order.
+        checks: Finished comparisons of computed blocks with the tier's.
     """
 
     loads: tuple[LoadReport, ...]
@@ -103,6 +105,7 @@ class WorkerReport:
     num_failures: int
     step: int = 0
     adapters: tuple[AdapterRead, ...] = ()
+    checks: tuple[CheckReport, ...] = ()
 
     def merged(self, other: "WorkerReport") -> "WorkerReport":
         """This report and then `other`, as one."""
@@ -112,4 +115,5 @@ class WorkerReport:
             max(self.num_failures, other.num_failures),
             max(self.step, other.step),
             self.adapters + other.adapters,
+            self.checks + other.checks,
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kvext.connector.counts import RequestCounts
+from kvext.connector.group_keys import GroupKeys, MakeGroupKeys
 from kvext.connector.namespaces import Resolution, Subject
 from kvext.connector.tradeoff import Choice
 from kvext.errors import IdentityError
@@ -72,8 +73,10 @@ class RequestState:
 
     __slots__ = (
         "_extend",
+        "_group_keys",
         "_keys",
         "_last_link",
+        "_make_group_keys",
         "choice",
         "counts",
         "doubt_from",
@@ -100,6 +103,7 @@ class RequestState:
         tokens: TokenList,
         subject: Subject,
         extend: ExtendKeys,
+        make_group_keys: MakeGroupKeys | None = None,
     ) -> None:
         """Begin with nothing promised."""
         self.tokens = tokens
@@ -122,6 +126,8 @@ class RequestState:
         self.save_limit: int | None = None
         self.counts = RequestCounts()
         self._extend = extend
+        self._make_group_keys = make_group_keys
+        self._group_keys: GroupKeys | None = None
         self._last_link = CHAIN_ROOT
         self._keys = bytearray()
 
@@ -155,6 +161,32 @@ class RequestState:
             if blocks.start == have:
                 return keys
         return bytes(self._keys[blocks.start * KEY_BYTES : need * KEY_BYTES])
+
+    def group_keys(self, stop: int, namespace: bytes, block_tokens: int) -> GroupKeys | None:
+        """The keys of an engine with several groups, at least as far as asked; see `keys`.
+
+        Args:
+            stop: Blocks that need keys, whose tokens are all accepted.
+            namespace: The request's namespace digest, the same at every call.
+            block_tokens: Tokens a block, the same at every call.
+        """
+        if self._group_keys is None:
+            if self._make_group_keys is None:
+                return None
+            self._group_keys = self._make_group_keys(namespace)
+        keys = self._group_keys
+        have = keys.num_blocks
+        if stop > have:
+            tokens = self.tokens[have * block_tokens : stop * block_tokens]
+            if len(tokens) != (stop - have) * block_tokens:
+                msg = f"{len(self.tokens)} tokens do not fill {stop} blocks of {block_tokens}"
+                raise ValueError(msg)
+            try:
+                keys.extend(tokens, block_tokens)
+            except IdentityError as error:
+                self.refuse(str(error))
+                return None
+        return keys
 
     def refuse(self, reason: str) -> None:
         """Have nothing to do with the cache from now on."""

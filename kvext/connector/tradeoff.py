@@ -33,6 +33,8 @@ class Choice(Enum):
 
     LOAD = "load"
     RECOMPUTE = "recompute"
+    SHADOW = "shadow"
+    """Compute it, to compare the result with what was found; never what is faster."""
 
 
 class Rate:
@@ -154,11 +156,12 @@ class LoadOrRecompute:
             ours_s += sum(load.stall_s for load in report.loads)
             self._compute.observe(seconds - ours_s, num_tokens)
 
-    def choose(self, num_blocks: int) -> Choice:
+    def choose(self, num_blocks: int, num_bytes: int | None = None) -> Choice:
         """Decide for a hit.
 
         Args:
             num_blocks: Blocks that were found.
+            num_bytes: What loading them takes, if that is not all of their bytes.
 
         Returns:
             What is expected to take less time, or now and then the other, to measure it.
@@ -166,7 +169,7 @@ class LoadOrRecompute:
         byte_s, token_s = self._load.seconds, self._compute.seconds
         if self._rules.always_load or byte_s is None or token_s is None:
             return Choice.LOAD
-        load_s = byte_s * num_blocks * self._rules.record_bytes
+        load_s = byte_s * (num_bytes or num_blocks * self._rules.record_bytes)
         compute_s = token_s * num_blocks * self._rules.shape.block_tokens
         self._prefers_loads = load_s <= compute_s * (_MARGIN if self._prefers_loads else 1)
         if self._prefers_loads:

@@ -18,6 +18,7 @@ from kvext.connector.loads import LoadedJob, LoadTimes
 from kvext.connector.mover import BlockMover
 from kvext.connector.plan import AdapterGuard, LoadJob, SaveJob, StepPlan
 from kvext.connector.report import AdapterRead, LoadReport, StoreReport, WorkerReport
+from kvext.connector.shadow_checks import ShadowChecks
 from kvext.protocol.tier import REF_BYTES
 from kvext.protocol.transfer import LoadWay, StoreOutcome
 
@@ -62,6 +63,7 @@ class Transfers:
         *,
         load_wait_s: float = 30.0,
         layerwise_from_bytes: float = LAYERWISE_FROM_BYTES,
+        shadow: ShadowChecks | None = None,
     ) -> None:
         """Begin with nothing in flight.
 
@@ -73,17 +75,20 @@ class Transfers:
             executor: Runs asynchronous loads; its owner shuts it down.
             load_wait_s: How long a step may wait for its loads; their pins last no longer.
             layerwise_from_bytes: Least size of a step's loads that overlap its computing.
+            shadow: Compares what was computed with what the tier has; None for never.
         """
         self._mover = mover
         self._edge = edge
         self._holds = holds
         self._clock = clock
         self._executor = executor
+        self._shadow = shadow
         self._load_wait_s = load_wait_s
         self.layerwise_from_bytes = layerwise_from_bytes
         self._layerwise: LayerwiseLoad | None = None
         self._futures: dict[str, _AsyncLoad] = {}
         self._failed_blocks: set[int] = set()
+        self._failed_requests: set[str] = set()
         self._loads: list[LoadReport] = []
         self._stores: list[StoreReport] = []
         self._num_failures = 0
@@ -139,7 +144,14 @@ class Transfers:
                 end = LoadedJob.lost(load.job, "weights_changed", LoadTimes(LoadWay.ASYNC, 0.0))
             self._loads.append(end.report)
             self._failed_blocks |= end.failed_blocks
+            if end.report.failures:
+                self._failed_requests.add(request_id)
         return done
+
+    def take_failed_requests(self) -> set[str]:
+        """Requests whose asynchronous load has ended badly; each is told once."""
+        failed, self._failed_requests = self._failed_requests, set()
+        return failed
 
     def take_failed_blocks(self) -> set[int]:
         """Block ids that hold garbage and must be recomputed; each is told once."""
@@ -154,11 +166,11 @@ class Transfers:
             adapters: Adapters that the engine has read since.
         """
         self._settle()
-        if not self._loads and not self._stores and not self._step and not adapters:
+        checks = () if self._shadow is None else self._shadow.take()
+        if not (self._loads or self._stores or self._step or adapters or checks):
             return None
-        report = WorkerReport(
-            tuple(self._loads), tuple(self._stores), self._num_failures, self._step, adapters
-        )
+        loads, stores = tuple(self._loads), tuple(self._stores)
+        report = WorkerReport(loads, stores, self._num_failures, self._step, adapters, checks)
         self._loads, self._stores, self._step = [], [], 0
         return report
 
@@ -239,6 +251,8 @@ class Transfers:
         begun_s = self._clock()
         if job.guard is not None and not self._holds(job.guard):
             return _rejected(job, "adapter_changed")
+        if job.is_shadow and self._shadow is not None:
+            self._shadow.begin(job)
         outcomes: Sequence[int] = self._edge.attempt(
             "store blocks", self._mover.store, b"", job.keys, job.namespace, job.block_ids
         )

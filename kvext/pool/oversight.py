@@ -52,7 +52,8 @@ class Oversight:
     @property
     def uuid(self) -> str:
         """The region's own name, fresh for each creation."""
-        return self._core.uuid
+        with self.translated():
+            return self._core.uuid
 
     @property
     def num_extents(self) -> int:

@@ -25,6 +25,7 @@ __all__ = [
     "TokenChain",
     "block_keys",
     "extend_chain",
+    "part_digest",
 ]
 
 FORMAT_VERSION = 1
@@ -33,6 +34,7 @@ KEY_BYTES = 32
 CHAIN_ROOT = hashlib.sha256(b"kvext/chain/1").digest()
 
 _NAMESPACE_TAG = b"kvext/namespace"
+_PART_TAG = b"kvext/part"
 _MAX_TOKEN = 2**32 - 1
 
 ExtendChain = Callable[[bytes, Sequence[int], int, int], bytes]
@@ -82,6 +84,21 @@ class Namespace:
             hasher.update(struct.pack("<I", len(part)))
             hasher.update(part)
         return hasher.digest()
+
+
+def part_digest(namespace_digest: bytes, rank: int, world: int) -> bytes:
+    """What the keys of one part of each block are derived from instead of the namespace.
+
+    Parts of one block would otherwise all have one key, and so crowd one place of an index.
+
+    Args:
+        namespace_digest: `Namespace.digest()`.
+        rank: Which part, as `RecordShape.rank`.
+        world: Number of parts, as `RecordShape.world`; the only part of a block is the block.
+    """
+    if world == 1:
+        return namespace_digest
+    return hashlib.sha256(_PART_TAG + namespace_digest + bytes((rank, world))).digest()
 
 
 def extend_chain(parent: bytes, tokens: Sequence[int], start: int, stop: int) -> bytes:

@@ -1,17 +1,18 @@
 """What a block's bytes look like, apart from what they mean.
 
 `KVLayout` is part of the identity: bytes of another layout are other bytes. `RecordShape`
-is not: it says how many tokens and which shard of them one record holds, so that engines
+is not: it says how many tokens and which part of their KV one record holds, so that engines
 with other block sizes share one chain of keys and still never read one another's records.
 """
 
 import struct
 from dataclasses import dataclass
 
-__all__ = ["KVLayout", "RecordShape"]
+__all__ = ["MAX_PARTS", "KVLayout", "RecordShape"]
 
 _MAX_BLOCK_TOKENS = 2**16 - 1
-_MAX_RANKS = 2**8 - 1
+MAX_PARTS = 2**8 - 1
+"""Parts that a block may be divided into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,9 @@ class RecordShape:
 
     Attributes:
         block_tokens: Tokens a block, 1 to 65,535.
-        rank: Which of `world` shards of the block's heads this is.
-        world: Number of shards, 1 to 255.
+        rank: Which of `world` parts of the block this is. The layers of an engine with several
+            KV groups are divided by group, in the engine's order.
+        world: Number of parts, 1 to 255.
     """
 
     block_tokens: int
@@ -70,8 +72,8 @@ class RecordShape:
         if not 1 <= self.block_tokens <= _MAX_BLOCK_TOKENS:
             msg = f"block_tokens {self.block_tokens} is outside 1..{_MAX_BLOCK_TOKENS}"
             raise ValueError(msg)
-        if not 1 <= self.world <= _MAX_RANKS:
-            msg = f"world {self.world} is outside 1..{_MAX_RANKS}"
+        if not 1 <= self.world <= MAX_PARTS:
+            msg = f"world {self.world} is outside 1..{MAX_PARTS}"
             raise ValueError(msg)
         if not 0 <= self.rank < self.world:
             msg = f"rank {self.rank} is outside 0..{self.world - 1}"

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from kvext.protocol.layout import RecordShape
 
-__all__ = ["REF_BYTES", "LayeredLoad", "Lease", "PagesT", "Tier"]
+__all__ = ["REF_BYTES", "LayeredLoad", "LayeredTier", "Lease", "PagesT", "Tier"]
 
 REF_BYTES = 16
 """One reference: slot u32, extent u32, generation u64, little-endian."""
@@ -81,6 +81,18 @@ class Tier(Protocol[PagesT]):
         """
         ...
 
+    def lookup(self, keys: bytes, shape: RecordShape) -> bytes:
+        """Say what is stored, without pinning it.
+
+        Args:
+            keys: 32 bytes a block, in any order.
+            shape: Which records are meant.
+
+        Returns:
+            One byte a block: 1 if it is there, else 0.
+        """
+        ...
+
     def store(
         self,
         keys: bytes,
@@ -115,6 +127,10 @@ class Tier(Protocol[PagesT]):
             One `LoadOutcome` byte a block.
         """
         ...
+
+
+class LayeredTier(Tier[PagesT], Protocol[PagesT]):
+    """A tier whose loads can be used before they are complete."""
 
     def begin_load(self, refs: bytes, pages: PagesT, block_ids: Sequence[int]) -> LayeredLoad:
         """Begin a `load` whose layers can be used before all of it is in place.

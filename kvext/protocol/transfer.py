@@ -55,6 +55,8 @@ class LoadWay(StrEnum):
     """Beside the steps, while other requests are computed."""
     RECOMPUTE = "recompute"
     """Not at all: computing was measured to be faster."""
+    SHADOW = "shadow"
+    """Not at all: it is computed to be compared with what was found."""
     UNREPORTED = "unreported"
     """Within a step of which the worker has not told yet."""
 
@@ -82,3 +84,5 @@ class MissReason(StrEnum):
     """An operator has switched the pool off."""
     RECOMPUTE_FASTER = "recompute_faster"
     """Found, but computing it again takes less time than loading it."""
+    SHADOW = "shadow"
+    """Found, but computed again to be compared with what was found."""

@@ -8,11 +8,10 @@ with the usual small weights repeats one token whatever its KV cache holds.
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from kvext.testing.safetensors import Float32Array, Tensor, to_bfloat16, write_safetensors
+from kvext.testing.safetensors import Float32Array, write_safetensors
 from kvext.testing.tokenizer import (
     BOS_ID,
     EOS_ID,
@@ -20,13 +19,16 @@ from kvext.testing.tokenizer import (
     write_json,
     write_tiny_tokenizer,
 )
+from kvext.testing.weights import (
+    LOGIT_GAIN,
+    QUERY_GAIN,
+    DType,
+    mlp_weights,
+    projection,
+    stored,
+)
 
 __all__ = ["DType", "tiny_llama", "tiny_lora"]
-
-DType = Literal["float32", "bfloat16"]
-
-_QUERY_GAIN = 2.0
-_LOGIT_GAIN = 4.0
 
 
 def tiny_llama(  # noqa: PLR0913 - each argument is one number of the architecture
@@ -91,7 +93,7 @@ def tiny_llama(  # noqa: PLR0913 - each argument is one number of the architectu
     )
     write_json(folder / "config.json", config)
     write_tiny_tokenizer(folder)
-    write_safetensors(folder / "model.safetensors", _stored(weights, dtype))
+    write_safetensors(folder / "model.safetensors", stored(weights, dtype))
     return folder
 
 
@@ -132,8 +134,8 @@ def tiny_lora(
         for target in targets:
             output_size, input_size = shapes[target]
             stem = f"base_model.model.model.layers.{layer}.self_attn.{target}"
-            weights[f"{stem}.lora_A.weight"] = _projection(rng, rank, input_size)
-            weights[f"{stem}.lora_B.weight"] = _projection(rng, output_size, rank)
+            weights[f"{stem}.lora_A.weight"] = projection(rng, rank, input_size)
+            weights[f"{stem}.lora_B.weight"] = projection(rng, output_size, rank)
     adapter = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -145,7 +147,7 @@ def tiny_lora(
         "target_modules": list(targets),
     }
     write_json(folder / "adapter_config.json", adapter)
-    write_safetensors(folder / "adapter_model.safetensors", _stored(weights, config["dtype"]))
+    write_safetensors(folder / "adapter_model.safetensors", stored(weights, config["dtype"]))
     return folder
 
 
@@ -158,7 +160,6 @@ def _random_weights(
     kv_size: int,
 ) -> dict[str, Float32Array]:
     ones = np.ones(hidden_size, np.float32)
-    mlp_size = 2 * hidden_size
     weights = {
         "model.embed_tokens.weight": rng.standard_normal((VOCAB_SIZE, hidden_size), np.float32)
     }
@@ -166,31 +167,15 @@ def _random_weights(
         stem = f"model.layers.{layer}"
         weights |= {
             f"{stem}.input_layernorm.weight": ones,
-            f"{stem}.self_attn.q_proj.weight": _projection(
-                rng, query_size, hidden_size, gain=_QUERY_GAIN
+            f"{stem}.self_attn.q_proj.weight": projection(
+                rng, query_size, hidden_size, gain=QUERY_GAIN
             ),
-            f"{stem}.self_attn.k_proj.weight": _projection(rng, kv_size, hidden_size),
-            f"{stem}.self_attn.v_proj.weight": _projection(rng, kv_size, hidden_size),
-            f"{stem}.self_attn.o_proj.weight": _projection(rng, hidden_size, query_size),
+            f"{stem}.self_attn.k_proj.weight": projection(rng, kv_size, hidden_size),
+            f"{stem}.self_attn.v_proj.weight": projection(rng, kv_size, hidden_size),
+            f"{stem}.self_attn.o_proj.weight": projection(rng, hidden_size, query_size),
             f"{stem}.post_attention_layernorm.weight": ones,
-            f"{stem}.mlp.gate_proj.weight": _projection(rng, mlp_size, hidden_size),
-            f"{stem}.mlp.up_proj.weight": _projection(rng, mlp_size, hidden_size),
-            f"{stem}.mlp.down_proj.weight": _projection(rng, hidden_size, mlp_size),
+            **mlp_weights(rng, stem, hidden_size, 2 * hidden_size),
         }
     weights["model.norm.weight"] = ones
-    weights["lm_head.weight"] = _projection(rng, VOCAB_SIZE, hidden_size, gain=_LOGIT_GAIN)
+    weights["lm_head.weight"] = projection(rng, VOCAB_SIZE, hidden_size, gain=LOGIT_GAIN)
     return weights
-
-
-def _projection(
-    rng: np.random.Generator, output_size: int, input_size: int, *, gain: float = 1.0
-) -> Float32Array:
-    """Weights [output, input] that map inputs of unit variance to outputs of variance gain^2."""
-    scale = np.float32(gain / np.sqrt(input_size))
-    return rng.standard_normal((output_size, input_size), np.float32) * scale
-
-
-def _stored(weights: dict[str, Float32Array], dtype: DType) -> dict[str, Tensor]:
-    if dtype == "float32":
-        return dict(weights)
-    return {name: to_bfloat16(tensor) for name, tensor in weights.items()}

@@ -172,6 +172,14 @@ class FakeTier:
         """Let the record's checksum be wrong from now on."""
         self._records[key, shape.packed].is_corrupt = True
 
+    def drop(self, key: bytes, shape: RecordShape) -> None:
+        """Let the record be gone, as if it had been evicted."""
+        del self._records[key, shape.packed]
+
+    def rewrite(self, key: bytes, shape: RecordShape, data: bytes) -> None:
+        """Let the record hold other bytes from now on, with the right checksum of them."""
+        self._records[key, shape.packed].data = data
+
     def match(self, keys: bytes, shape: RecordShape) -> FakeLease:
         """Pin the longest prefix of `keys` that is stored in this shape."""
         found: list[_Record] = []
@@ -181,6 +189,12 @@ class FakeTier:
                 break
             found.append(record)
         return FakeLease(found)
+
+    def lookup(self, keys: bytes, shape: RecordShape) -> bytes:
+        """One byte a key: 1 if it is stored in this shape."""
+        if self._is_bypassed:
+            return bytes(len(keys) // KEY_BYTES)
+        return bytes((key, shape.packed) in self._records for key in _split(keys))
 
     def store(
         self,

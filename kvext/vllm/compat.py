@@ -53,7 +53,10 @@ DIFFERENCES = (
     ),
     Difference("0.32", _BASE, "get_external_cache_hit_sources", "vLLM's own, which uses the label"),
     Difference(
-        "0.32", _BASE, "get_loaded_kv_cache_group_ids", "vLLM's own: engines have one group"
+        "0.32",
+        _BASE,
+        "get_loaded_kv_cache_group_ids",
+        "vLLM's own: a load of ours restores every group",
     ),
     Difference(
         "0.32",

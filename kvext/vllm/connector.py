@@ -17,6 +17,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorHandshakeMetadata,
     KVConnectorMetadata,
     KVConnectorRole,
+    KVConnectorTransferResults,
     KVConnectorWorkerMetadata,
     SupportsHMA,
 )
@@ -136,6 +137,11 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     @override
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         return None, self._worker.finished() or None
+
+    @override
+    def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:
+        finished = self._worker.finished()
+        return KVConnectorTransferResults(set(), finished, self._worker.failed())
 
     @override
     def get_block_ids_with_load_errors(self) -> set[int]:

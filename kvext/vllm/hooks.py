@@ -44,6 +44,7 @@ CALLED = (
     Call("vllm.distributed.kv_transfer", "get_kv_transfer_group", ()),
     Call("vllm.v1.attention.backend:AttentionBackend", "get_name", ()),
     Call("vllm.platforms.interface:Platform", "get_device_name", ()),
+    Call("vllm.platforms.interface:Platform", "fp8_dtype", ()),
     Call("vllm.utils.torch_utils", "current_stream", ()),
 )
 
@@ -115,23 +116,34 @@ READ = (
     ),
     Read("vllm.v1.outputs:KVConnectorOutput", ("kv_connector_worker_meta",)),
     Read("vllm.v1.core.kv_cache_manager:KVCacheManager", ("block_pool",)),
-    Read("vllm.v1.core.block_pool:BlockPool", ("num_gpu_blocks",)),
+    Read("vllm.v1.core.block_pool:BlockPool", ("null_block", "num_gpu_blocks")),
+    Read("vllm.v1.core.kv_cache_utils:KVCacheBlock", ("block_id",)),
     Read("vllm.v1.kv_cache_interface:KVCacheConfig", ("kv_cache_groups", "num_blocks")),
-    Read("vllm.v1.kv_cache_interface:KVCacheGroupSpec", ("kv_cache_spec",)),
     Read(
-        "vllm.v1.kv_cache_interface:FullAttentionSpec",
+        "vllm.v1.kv_cache_interface:KVCacheGroupSpec",
+        ("enable_kv_transfer", "host_resident", "kv_cache_spec", "layer_names"),
+    ),
+    Read(
+        "vllm.v1.kv_cache_interface:AttentionSpec",
         (
-            "attention_chunk_size",
             "block_size",
             "dtype",
             "head_size",
             "head_size_v",
             "kv_quant_mode",
-            "non_causal",
             "num_kv_heads",
             "page_size_padded",
-            "sliding_window",
+            "tokens_per_state",
         ),
+    ),
+    Read("vllm.v1.kv_cache_interface:FullAttentionSpec", ("attention_chunk_size", "non_causal")),
+    Read("vllm.v1.kv_cache_interface:MLAAttentionSpec", ("cache_dtype_str",)),
+    Read(
+        "vllm.v1.kv_cache_interface:SlidingWindowSpec", ("extra_retained_tokens", "sliding_window")
+    ),
+    Read(
+        f"{_BASE}:KVConnectorTransferResults",
+        ("failed_recving", "finished_recving", "finished_sending"),
     ),
     Read(
         "vllm.distributed.kv_transfer.kv_connector.v1.metrics:KVConnectorPromMetrics",

@@ -24,7 +24,7 @@ from kvext.pool import Pool
 from kvext.protocol.key import KEY_BYTES
 from kvext.protocol.layout import RecordShape
 from kvext.protocol.transfer import StoreOutcome
-from kvext.vllm.support import attention_spec
+from kvext.vllm.support import attention_spec, drops_blocks
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -146,6 +146,9 @@ def open_events(
     """The events of one engine's pool, if its operator wants KV events at all."""
     wanted = vllm_config.kv_events_config
     if wanted is None or not wanted.enable_kv_cache_events:
+        return None
+    if drops_blocks(kv_cache_config):
+        _logger.warning("kvext: no KV events of an engine with several KV groups")
         return None
     shape = RecordShape(attention_spec(kv_cache_config).block_size)
     hash_tokens = getattr(kv_cache_config, "hash_block_size", None)

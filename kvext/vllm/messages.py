@@ -48,10 +48,12 @@ class KvextHandshake(KVConnectorHandshakeMetadata):
 
     Attributes:
         layout: What the bytes of a block depend on; None if the worker does not serve.
-        record_bytes: Bytes of one block.
+        record_bytes: Bytes of one record, the largest if groups differ.
+        group_bytes: Bytes of one record of each KV group; empty if there is one that keeps all.
         refusal: Why the worker does not serve.
     """
 
     layout: KVLayout | None = None
     record_bytes: int = 0
+    group_bytes: tuple[int, ...] = ()
     refusal: str = ""

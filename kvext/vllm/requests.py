@@ -31,7 +31,7 @@ _ANYBODY = Subject()
 
 
 class VllmBlocks:
-    """vLLM's block tables and prefix cache, for an engine with one KV group."""
+    """vLLM's block tables and prefix cache."""
 
     __slots__ = ("_manager", "_requests")
 
@@ -45,18 +45,23 @@ class VllmBlocks:
         """Blocks in all."""
         return int(self._manager.block_pool.num_gpu_blocks)
 
+    @property
+    def null_block(self) -> int:
+        """What stands in a table for a block that was dropped."""
+        return int(self._manager.block_pool.null_block.block_id)
+
     def num_computed(self, request_id: str) -> int:
         """A request's computed tokens; while a step is planned, those before it."""
         return int(self._requests[request_id].num_computed_tokens)
 
-    def block_ids(self, request_id: str) -> Sequence[int]:
+    def block_ids(self, request_id: str, group: int = 0) -> Sequence[int]:
         """The blocks that a request has now."""
-        block_ids: list[int] = self._manager.get_block_ids(request_id)[0]
+        block_ids: list[int] = self._manager.get_block_ids(request_id)[group]
         return block_ids
 
-    def block_ids_of(self, request_id: str, blocks: range) -> Sequence[int]:
+    def block_ids_of(self, request_id: str, blocks: range, group: int = 0) -> Sequence[int]:
         """Some of them; `block_ids` would build a list of all, thousands for long contexts."""
-        held = self._manager.get_blocks(request_id).blocks[0]
+        held = self._manager.get_blocks(request_id).blocks[group]
         return [block.block_id for block in held[blocks.start : blocks.stop]]
 
     def forget(self, block_ids: set[int]) -> None:

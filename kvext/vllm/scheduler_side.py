@@ -3,21 +3,23 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kvext.assembly import make_store_judge, open_pool
 from kvext.config import Config
 from kvext.connector.adapters import AdapterBook
 from kvext.connector.edge import Edge
+from kvext.connector.group_keys import GroupKeys
 from kvext.connector.identity import DigestQueue, Identity, IdentityState
 from kvext.connector.namespaces import NamespaceBook
 from kvext.connector.plan import SaveJob, StepPlan
 from kvext.connector.planner import Planner
 from kvext.connector.report import WorkerReport
-from kvext.connector.rules import NO_MATCH, Match, PlanRules
+from kvext.connector.rules import NO_MATCH, Match
 from kvext.errors import KvextError
-from kvext.pool import Pool, extend_keys
-from kvext.protocol.layout import KVLayout, RecordShape
+from kvext.pool import Pool, block_keys, extend_chain, extend_keys
+from kvext.protocol.layout import KVLayout
 from kvext.vllm.adapter_hashes import AdapterHashes
 from kvext.vllm.epoch import process_epoch
 from kvext.vllm.identity import (
@@ -35,7 +37,8 @@ from kvext.vllm.requests import (
     uncached_reason,
     unread_reason,
 )
-from kvext.vllm.support import attention_spec, refusal
+from kvext.vllm.rules import plan_rules
+from kvext.vllm.support import refusal
 from kvext.vllm.weights_watch import WeightsWatch
 
 if TYPE_CHECKING:
@@ -49,9 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["SchedulerSide"]
 
 _logger = logging.getLogger(__name__)
-
-_QUEUED_PART = 8
-"""One of so many blocks of the pool may be pinned for this engine's queue."""
 
 
 class SchedulerSide:
@@ -128,7 +128,7 @@ class SchedulerSide:
             return
         self._pool = pool
         self._planner = self._make_planner(
-            pool, self._blocks, self._model, handshake.layout, handshake.record_bytes
+            pool, self._blocks, self._model, handshake.layout, handshake
         )
         self._refusal = ""
         self._events = open_events(self._vllm_config, self._kv_cache_config, pool)
@@ -243,22 +243,15 @@ class SchedulerSide:
         blocks: VllmBlocks,
         model: ModelIdentity,
         layout: KVLayout,
-        record_bytes: int,
+        handshake: KvextHandshake,
     ) -> Planner:
-        transfer = self._vllm_config.kv_transfer_config
-        # vLLM takes back one step when a synchronous load has failed, and here the next one runs
-        # already.
-        lags = bool(self._vllm_config.scheduler_config.async_scheduling)
-        rules = PlanRules(
-            RecordShape(attention_spec(self._kv_cache_config).block_size),
-            record_bytes,
-            async_loads=lags or self._config.load == "async",
-            sync_loads=not lags,
-            store=self._config.store and transfer is not None and transfer.is_kv_producer,
-            always_load=self._config.always_load,
-            lease_s=self._config.lease_s,
-            adapter_wait_s=self._config.digest_wait_s,
-            queued_blocks=pool.num_extents // _QUEUED_PART,
+        rules = plan_rules(
+            self._vllm_config,
+            self._kv_cache_config,
+            self._config,
+            handshake,
+            num_extents=pool.num_extents,
+            null_block=blocks.null_block,
         )
         namespaces = NamespaceBook(
             lambda: model.identity,
@@ -269,9 +262,13 @@ class SchedulerSide:
                 lambda path: adapter_digest(path, self._vllm_config.lora_config),
             ),
             model_label(self._vllm_config),
-            lambda digest, label: self._edge.attempt(
-                "name a namespace", lambda: pool.name_namespace(digest, label), None
-            ),
+            partial(self._name_namespace, pool),
+        )
+        make_group_keys = partial(
+            GroupKeys,
+            num_groups=len(rules.groups),
+            extend_links=extend_chain,
+            block_keys=block_keys,
         )
         return Planner(
             pool,
@@ -280,8 +277,17 @@ class SchedulerSide:
             rules,
             time.monotonic,
             extend_keys,
+            make_group_keys,
             judge=make_store_judge(self._config, pool, rules.shape.block_tokens),
         )
+
+    def _name_namespace(self, pool: Pool, digest: bytes, label: str, weights: bytes) -> bool:
+        def name() -> bool:
+            pool.name_namespace(digest, label, weights)
+            return True
+
+        was_named = False
+        return self._edge.attempt("name a namespace", name, was_named)
 
     def _await_digest(self, model: ModelIdentity, wait_s: float) -> None:
         identity: Identity = model.wait(wait_s)

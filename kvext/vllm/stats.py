@@ -25,13 +25,18 @@ _FIGURES = {
     "stored_bytes": "bytes that this engine added to the pool",
     "existing_blocks": "blocks offered to the pool that it had",
     "store_seconds": "time the worker spent on stores",
+    "shadow_verified_blocks": "blocks that this engine computed and compared with the pool's",
+    "shadow_identical_blocks": "of these, blocks that were equal bit by bit",
+    "shadow_tolerated_blocks": "of these, blocks with other bits, within the tolerance",
+    "shadow_failed_blocks": "of these, blocks that differed; their namespace is in quarantine",
 }
 _WAYS = {
-    "loads": "loads of a request's blocks by the way they came in; recompute: not loaded",
+    "loads": "loads of a request's blocks by the way they came in; recompute, shadow: not loaded",
 }
 _REASONS = {
     "failed_loads": "blocks found in the pool that could not be loaded, by reason",
     "rejected_stores": "blocks offered to the pool that it did not take, by reason",
+    "shadow_skipped_blocks": "blocks that could not be compared with the pool's, by reason",
     "faults": "pieces of kvext that failed inside the engine, by name",
 }
 
@@ -58,6 +63,12 @@ class KvextStats(KVConnectorStats):
             stats.add("existing_blocks", store.num_existing)
             stats.add("store_seconds", store.seconds)
             stats.add_reasons("rejected_stores", store.rejections)
+        for check in report.checks:
+            stats.add("shadow_verified_blocks", check.num_verified)
+            stats.add("shadow_identical_blocks", check.num_identical)
+            stats.add("shadow_tolerated_blocks", check.num_tolerated)
+            stats.add("shadow_failed_blocks", check.num_failed)
+            stats.add_reasons("shadow_skipped_blocks", check.skipped)
         return stats
 
     def add(self, figure: str, amount: float) -> None:

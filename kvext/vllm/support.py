@@ -2,18 +2,34 @@
 
 from typing import TYPE_CHECKING, Any, cast
 
-from vllm.v1.kv_cache_interface import FullAttentionSpec
+from vllm.v1.kv_cache_interface import (
+    AttentionSpec,
+    FullAttentionSpec,
+    MLAAttentionSpec,
+    SlidingWindowSpec,
+)
 
 from kvext.protocol.key import CHAIN_TOKENS
+from kvext.protocol.layout import MAX_PARTS, RecordShape
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
-__all__ = ["attention_spec", "refusal"]
+__all__ = ["attention_spec", "drops_blocks", "group_shapes", "refusal", "window_tokens"]
 
 _TOKEN_DRAFTERS = frozenset({"ngram", "ngram_gpu", "suffix"})
 """Speculation that has no model, and so no KV, of its own."""
+
+_SERVED = (FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec)
+
+_STRANGERS = {
+    "MambaSpec": "linear attention keeps one state, not the KV of each token",
+    "ChunkedLocalAttentionSpec": "attention within chunks is not supported yet",
+    "CrossAttentionSpec": "attention to an encoder depends on more than a prompt's tokens",
+    "EncoderOnlyAttentionSpec": "an encoder keeps no KV",
+    "UniformTypeKVCacheSpecs": "layers of one KV group that differ in size are not supported yet",
+}
 
 
 def refusal(vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig") -> str:
@@ -34,10 +50,31 @@ def refusal(vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig") -> str:
     )
 
 
-def attention_spec(kv_cache_config: "KVCacheConfig") -> FullAttentionSpec:
-    """The one KV group's description; only for engines that are not refused."""
-    spec = kv_cache_config.kv_cache_groups[0].kv_cache_spec
-    return cast("FullAttentionSpec", spec)
+def attention_spec(kv_cache_config: "KVCacheConfig", group: int = 0) -> AttentionSpec:
+    """One KV group's description; only for engines that are not refused."""
+    return cast("AttentionSpec", kv_cache_config.kv_cache_groups[group].kv_cache_spec)
+
+
+def window_tokens(spec: AttentionSpec) -> int | None:
+    """Tokens whose blocks a group keeps, the newest included; None if it keeps all."""
+    if not isinstance(spec, SlidingWindowSpec):
+        return None
+    return int(spec.sliding_window + spec.extra_retained_tokens)
+
+
+def drops_blocks(kv_cache_config: "KVCacheConfig") -> bool:
+    """Whether an engine has several KV groups, or one that drops what its window has passed."""
+    groups = kv_cache_config.kv_cache_groups
+    return len(groups) > 1 or window_tokens(groups[0].kv_cache_spec) is not None
+
+
+def group_shapes(kv_cache_config: "KVCacheConfig") -> tuple[RecordShape, ...]:
+    """Which records hold each group's part of a block."""
+    groups = kv_cache_config.kv_cache_groups
+    return tuple(
+        RecordShape(group.kv_cache_spec.block_size, rank, len(groups))
+        for rank, group in enumerate(groups)
+    )
 
 
 def _refuse_parallelism(parallel_config: Any) -> str:
@@ -66,27 +103,52 @@ def _refuse_model(vllm_config: "VllmConfig") -> str:
 
 def _refuse_groups(kv_cache_config: "KVCacheConfig") -> str:
     groups = kv_cache_config.kv_cache_groups
-    if len(groups) != 1:
+    if not groups:
+        return "the model keeps no KV; drop the connector"
+    if len(groups) > MAX_PARTS:
+        return f"{len(groups)} KV groups are more than {MAX_PARTS}; serve it without the connector"
+    reason = next(filter(None, map(_refuse_group, groups)), "")
+    sizes = sorted({group.kv_cache_spec.block_size for group in groups})
+    if not reason and len(sizes) > 1:
         return (
-            f"a model with {len(groups)} KV groups (hybrid or sliding-window attention) is not "
-            "supported yet; serve it without the connector"
+            f"KV groups with blocks of {' and '.join(map(str, sizes))} tokens are not supported "
+            "yet; serve it without the connector"
         )
-    spec = groups[0].kv_cache_spec
-    if type(spec) is not FullAttentionSpec:
+    return reason
+
+
+def _refuse_group(group: Any) -> str:
+    spec = group.kv_cache_spec
+    if type(spec) not in _SERVED:
+        kind = type(spec).__name__
+        why = _STRANGERS.get(kind, "its KV is not known")
+        return f"attention of kind {kind}: {why}; serve it without the connector"
+    if group.host_resident or not group.enable_kv_transfer:
         return (
-            f"attention of kind {type(spec).__name__} is not supported yet; serve it without the "
-            "connector"
+            f"a KV group that vLLM keeps in host memory ({group.layer_names[0]} and others) is not "
+            "supported yet; serve it without the connector"
         )
     return _refuse_attention(spec)
 
 
-def _refuse_attention(spec: FullAttentionSpec) -> str:
-    if spec.sliding_window is not None or spec.attention_chunk_size is not None:
-        return "windowed attention is not supported yet; serve it without the connector"
-    if spec.non_causal:
+def _refuse_attention(spec: AttentionSpec) -> str:
+    if getattr(spec, "attention_chunk_size", None) is not None:
+        return (
+            f"attention within chunks of {spec.attention_chunk_size} tokens is not supported yet; "
+            "serve it without the connector"
+        )
+    if getattr(spec, "non_causal", False):
         return "non-causal attention makes KV depend on later tokens; drop the connector"
     if spec.block_size % CHAIN_TOKENS:
         return f"block size {spec.block_size} is not a multiple of {CHAIN_TOKENS}; set --block-size"
     if spec.page_size_padded is not None:
-        return "padded KV pages are not supported yet; serve it without the connector"
+        return (
+            f"KV pages padded to {spec.page_size_padded} bytes are not supported yet; serve it "
+            "without the connector"
+        )
+    if spec.tokens_per_state != 1:
+        return (
+            f"KV that merges {spec.tokens_per_state} tokens into one is not supported yet; serve "
+            "it without the connector"
+        )
     return ""

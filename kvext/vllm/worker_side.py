@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,9 +12,12 @@ import torch
 from kvext.assembly import open_pool
 from kvext.config import Config
 from kvext.connector.edge import Edge
+from kvext.connector.joint_mover import JointMover
 from kvext.connector.mover import AbsentMover, BlockMover, DirectMover
 from kvext.connector.plan import AdapterGuard, StepPlan
 from kvext.connector.report import WorkerReport
+from kvext.connector.shadow import unforeseeable
+from kvext.connector.shadow_checks import ShadowChecks
 from kvext.connector.transfers import LAYERWISE_FROM_BYTES, Transfers
 from kvext.errors import KvextError
 from kvext.pool import Pages, Pool, roam
@@ -22,8 +26,9 @@ from kvext.vllm.adapter_watch import AdapterWatch
 from kvext.vllm.identity import model_label
 from kvext.vllm.memory import EngineMemory, MemoryRefusal, describe_memory
 from kvext.vllm.messages import KvextHandshake
+from kvext.vllm.shadow import TorchVerifier, condemn, element_type
 from kvext.vllm.staging import StagedMover
-from kvext.vllm.support import attention_spec, refusal
+from kvext.vllm.support import drops_blocks, group_shapes, refusal
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -47,11 +52,13 @@ class WorkerSide:
         self._kv_cache_config = kv_cache_config
         self._config = config
         self._edge = edge
+        self._is_joint = drops_blocks(kv_cache_config)
         self._pool: Pool | None = None
         self._watch: AdapterWatch | None = None
         # One thread is enough: it copies natively, and its thread starts with the first load.
         # It leaves the core that vLLM has bound this thread to, where it would slow computing down.
         self._executor = ThreadPoolExecutor(1, "kvext-load", initializer=roam)
+        self._comparer = ThreadPoolExecutor(1, "kvext-shadow", initializer=roam)
         self._transfers = self._make_transfers(AbsentMover())
         self.handshake = KvextHandshake(refusal="the worker could not attach; see its log")
 
@@ -76,8 +83,10 @@ class WorkerSide:
         if self._vllm_config.lora_config is not None:
             self._watch = AdapterWatch()
             self._watch.open()
-        self._transfers = self._make_transfers(self._make_mover(pool, memory))
-        self.handshake = KvextHandshake(memory.layout, memory.record_bytes)
+        shadow = None if memory.groups else self._make_shadow(pool, memory)
+        self._transfers = self._make_transfers(self._make_mover(pool, memory), shadow)
+        group_bytes = tuple(group.record_bytes for group in memory.groups)
+        self.handshake = KvextHandshake(memory.layout, memory.record_bytes, group_bytes)
 
     def start(self, plan: StepPlan) -> None:
         """Do the step's synchronous loads, or begin them, and begin its asynchronous ones."""
@@ -104,9 +113,15 @@ class WorkerSide:
         """Requests whose asynchronous load has ended."""
         return self._transfers.finished()
 
+    def failed(self) -> set[str]:
+        """Requests of which the engine must compute all, because it cannot be told which block."""
+        failed = self._transfers.take_failed_requests()
+        return failed if self._is_joint else set()
+
     def take_failed_blocks(self) -> set[int]:
         """Blocks that the engine must recompute."""
-        return self._transfers.take_failed_blocks()
+        failed = self._transfers.take_failed_blocks()
+        return set() if self._is_joint else failed
 
     def take_report(self) -> WorkerReport | None:
         """What happened since the last report."""
@@ -115,7 +130,8 @@ class WorkerSide:
     def close(self) -> None:
         """Finish the copy that runs, detach from the pool."""
         self._transfers.close()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        for threads in (self._executor, self._comparer):
+            threads.shutdown(wait=True, cancel_futures=True)
         self._transfers = self._make_transfers(AbsentMover())
         if self._watch is not None:
             self._watch.close()
@@ -128,7 +144,7 @@ class WorkerSide:
             return MemoryRefusal(reason)
         return describe_memory(kv_caches, self._vllm_config, self._kv_cache_config)
 
-    def _make_transfers(self, mover: BlockMover) -> Transfers:
+    def _make_transfers(self, mover: BlockMover, shadow: ShadowChecks | None = None) -> Transfers:
         return Transfers(
             mover,
             self._edge,
@@ -139,10 +155,31 @@ class WorkerSide:
             layerwise_from_bytes=(
                 math.inf if self._config.load == "blocking" else LAYERWISE_FROM_BYTES
             ),
+            shadow=shadow,
         )
 
+    def _make_shadow(self, pool: Pool, memory: EngineMemory) -> ShadowChecks:
+        verifier = TorchVerifier(
+            pool,
+            memory.tensors,
+            group_shapes(self._kv_cache_config)[0],
+            element_type(self._vllm_config, memory.tensors[0]),
+            unforeseeable,
+        )
+        release = f"kvext pool release {self._config.pool_name} --folder {pool.path.parent}"
+        return ShadowChecks(verifier, partial(condemn, pool), self._edge, self._comparer, release)
+
     def _make_mover(self, pool: Pool, memory: EngineMemory) -> BlockMover:
-        shape = RecordShape(attention_spec(self._kv_cache_config).block_size)
+        shapes = group_shapes(self._kv_cache_config)
+        if not memory.groups:
+            return self._make_group_mover(pool, memory, shapes[0])
+        movers = [
+            self._make_group_mover(pool, group, shape)
+            for group, shape in zip(memory.groups, shapes, strict=True)
+        ]
+        return JointMover(movers, memory.num_blocks)
+
+    def _make_group_mover(self, pool: Pool, memory: EngineMemory, shape: RecordShape) -> BlockMover:
         if not memory.is_host:
             return StagedMover(pool, memory.tensors, shape)
         addresses = [tensor.data_ptr() for tensor in memory.tensors]

@@ -172,6 +172,16 @@ def test_list_of_no_pools_says_how_to_make_one(call: Call) -> None:
     assert _document(call("ls", "--json"))["pools"] == []
 
 
+@pytest.mark.parametrize("length", range(1, 80, 6))
+def test_what_is_to_be_copied_stays_on_one_line_however_long_the_folder(
+    tmp_path: Path, length: int
+) -> None:
+    folder = tmp_path / ("f" * length)
+    folder.mkdir()
+    said = CliRunner().invoke(kvext, ["pool", "ls", "--folder", str(folder)]).stdout
+    assert "kvext pool create --size 8GiB" in said
+
+
 def test_pool_that_cannot_be_read_is_listed_beside_the_others(call: Call, tmp_path: Path) -> None:
     call("create", "good", "--size", "4MiB")
     (region_path(tmp_path, "bad")).write_bytes(b"no pool")

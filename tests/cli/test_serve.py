@@ -138,7 +138,7 @@ def test_other_kv_options_of_vllm_pass() -> None:
     [
         (("--pool", "potatoes"), "option 'pool_size' cannot be 'potatoes'"),
         (("--pool", "8"), "a number alone means bytes"),
-        (("--load", "later"), 'give "async" or "sync"'),
+        (("--load", "later"), 'give "async" or "blocking" or "sync"'),
         (("--kvext-config", "/nowhere.toml"), "options file '/nowhere.toml' cannot be used"),
     ],
 )

@@ -118,12 +118,16 @@ class Labels:
 
     def __init__(self, model: Identity, adapters: AdapterBook) -> None:
         self.seen: dict[bytes, str] = {}
+        self.models: list[bytes] = []
         self.count = 0
+        self.is_reachable = True
         self.book = NamespaceBook(lambda: model, LAYOUT, adapters, "tiny", self.note)
 
-    def note(self, digest: bytes, label: str) -> None:
+    def note(self, digest: bytes, label: str, model: bytes) -> bool:
         self.seen[digest] = label
+        self.models.append(model)
         self.count += 1
+        return self.is_reachable
 
 
 def test_model_adapter_and_domain_each_have_a_namespace_of_their_own(
@@ -143,6 +147,18 @@ def test_model_adapter_and_domain_each_have_a_namespace_of_their_own(
         "tiny / a / salted",
         "tiny / salted",
     ]
+
+
+def test_a_namespace_is_announced_with_its_models_digest_until_it_was_heard(
+    book: AdapterBook,
+) -> None:
+    labels = Labels(Identity.known(b"m" * 32), book)
+    labels.is_reachable = False
+    digests = [labels.book.resolve(Subject()).identity.digest for _ in range(2)]
+    labels.is_reachable = True
+    digests += [labels.book.resolve(Subject()).identity.digest for _ in range(2)]
+    assert len(set(digests)) == 1
+    assert labels.models == [b"m" * 32] * 3
 
 
 def test_an_unknown_model_has_no_namespace(book: AdapterBook) -> None:

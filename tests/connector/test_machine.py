@@ -38,6 +38,7 @@ class EngineLife(RuleBasedStateMachine):
         is_async=st.booleans(),
         lag=st.integers(0, 2),
         chunk_blocks=st.integers(1, 4),
+        shadow_share=st.sampled_from([0.0, 0.3, 1.0]),
         layerwise=st.booleans(),
         pins_ahead=st.booleans(),
     )
@@ -49,6 +50,7 @@ class EngineLife(RuleBasedStateMachine):
         is_async: bool,
         lag: int,
         chunk_blocks: int,
+        shadow_share: float,
         layerwise: bool,
         pins_ahead: bool,
     ) -> None:
@@ -59,6 +61,7 @@ class EngineLife(RuleBasedStateMachine):
             async_loads=is_async,
             lag=lag,
             chunk_blocks=chunk_blocks,
+            shadow_share=shadow_share,
             layerwise=layerwise,
         )
 
@@ -89,6 +92,10 @@ class EngineLife(RuleBasedStateMachine):
     def run_loads(self) -> None:
         self.engine.run_loads()
 
+    @rule()
+    def run_checks(self) -> None:
+        self.engine.run_checks()
+
     @precondition(lambda self: bool(self.engine.requests))
     @rule(data=st.data(), is_complete=st.booleans())
     def end(self, *, data: st.DataObject, is_complete: bool) -> None:
@@ -118,6 +125,10 @@ class EngineLife(RuleBasedStateMachine):
         assert all(self.right[key] == data for key, data in self.tier.records().items())
 
     @invariant()
+    def nothing_true_is_condemned(self) -> None:
+        assert not self.engine.condemned
+
+    @invariant()
     def nothing_of_ours_has_failed(self) -> None:
         assert not self.engine.edge.failures
 
@@ -125,6 +136,7 @@ class EngineLife(RuleBasedStateMachine):
     def teardown(self) -> None:
         for _ in range(100):
             self.engine.run_loads()
+            self.engine.run_checks()
             self.engine.step()
             self.engine.hear_all()
             for name in list(self.engine.requests):

@@ -59,11 +59,11 @@ class Numbers:
     def num_computed(self, request_id: str) -> int:
         return self.sequences[request_id].num_computed
 
-    def block_ids(self, request_id: str) -> Sequence[int]:
+    def block_ids(self, request_id: str, group: int = 0) -> Sequence[int]:  # noqa: ARG002
         return _BLOCKS if request_id in self.sequences else ()
 
-    def block_ids_of(self, request_id: str, blocks: range) -> Sequence[int]:
-        return self.block_ids(request_id)[blocks.start : blocks.stop]
+    def block_ids_of(self, request_id: str, blocks: range, group: int = 0) -> Sequence[int]:
+        return self.block_ids(request_id, group)[blocks.start : blocks.stop]
 
     def forget(self, block_ids: set[int]) -> None:
         raise AssertionError(block_ids)
@@ -124,7 +124,7 @@ class Numbers:
 
 def make_planner(numbers: Numbers, model: Callable[[], Identity], block_tokens: int) -> Planner:
     book = AdapterBook(DigestQueue(Edge()), no_adapter, lambda _: b"")
-    namespaces = NamespaceBook(model, LAYOUT, book, "numbers", lambda *_: None)
+    namespaces = NamespaceBook(model, LAYOUT, book, "numbers", lambda *_: True)
     rules = PlanRules(RecordShape(block_tokens), 1)
     return AttentivePlanner(FakeTier(), numbers, namespaces, rules, ManualClock(), extend_keys)
 

@@ -9,6 +9,7 @@ only after later steps were planned (`lag`).
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from kvext.connector.plan import StepPlan
 from kvext.connector.planner import Planner
 from kvext.connector.report import WorkerReport
 from kvext.connector.rules import PlanRules
+from kvext.connector.shadow_checks import ShadowChecks
 from kvext.connector.transfers import Transfers
 from kvext.protocol.digest import WeightsSnapshot
 from kvext.testing.tier import FakePages, FakeTier
@@ -35,6 +37,7 @@ from tests.connector.toy_parts import (
     SHAPE,
     ManualClock,
     ManualExecutor,
+    ToyVerifier,
     block_bytes,
     extend_keys,
 )
@@ -78,7 +81,7 @@ class ToyEngine:
     queued_blocks = 0
     judge: StoreJudge | None = None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each argument is one circumstance
         self,
         tier: FakeTier,
         *,
@@ -89,7 +92,11 @@ class ToyEngine:
         token_s: float = 0.0,
         clock: ManualClock | None = None,
         layerwise: bool = False,
+        shadow_share: float = 0.0,
     ) -> None:
+        self.condemned: list[bytes] = []
+        self._comparer = ManualExecutor()
+        self._shadow_share = shadow_share
         self.tier = tier
         self.clock = clock or ManualClock()
         self._token_s = token_s
@@ -110,6 +117,7 @@ class ToyEngine:
         self._executor = ManualExecutor()
         layers = LAYERS if layerwise else {}
         mover = DirectMover(tier, self._pages, SHAPE, PIECE_BYTES, layers)
+        verifier = ToyVerifier(tier, self._pages)
         self.transfers = Transfers(
             mover,
             self.edge,
@@ -117,13 +125,14 @@ class ToyEngine:
             self.clock,
             self._executor,
             layerwise_from_bytes=PIECE_BYTES,
+            shadow=ShadowChecks(verifier, self._condemn, self.edge, self._comparer),
         )
         self.planner = self._make_planner(async_loads=async_loads)
 
     def _make_planner(self, *, async_loads: bool) -> Planner:
         adapters = AdapterBook(DigestQueue(self.edge), no_adapter, lambda _: b"")
         namespaces = NamespaceBook(
-            lambda: Identity.known(MODEL), LAYOUT, adapters, "toy", lambda *_: None
+            lambda: Identity.known(MODEL), LAYOUT, adapters, "toy", lambda *_: True
         )
         rules = PlanRules(
             SHAPE,
@@ -131,10 +140,23 @@ class ToyEngine:
             async_loads=async_loads,
             lease_s=10.0,
             queued_blocks=self.queued_blocks,
+            shadow_share=self._shadow_share,
         )
         return AttentivePlanner(
-            self.tier, self, namespaces, rules, self.clock, extend_keys, judge=self.judge
+            self.tier,
+            self,
+            namespaces,
+            rules,
+            self.clock,
+            extend_keys,
+            judge=self.judge,
+            draw=Random(4).random,  # noqa: S311 - a machine's lives must be replayed
         )
+
+    def _condemn(self, namespace: bytes) -> str:
+        self.condemned.append(namespace)
+        self.tier.set_bypass(True)
+        return "toy"
 
     # What the planner asks
 
@@ -145,12 +167,12 @@ class ToyEngine:
     def num_computed(self, request_id: str) -> int:
         return self.requests[request_id].num_computed
 
-    def block_ids(self, request_id: str) -> Sequence[int]:
+    def block_ids(self, request_id: str, group: int = 0) -> Sequence[int]:  # noqa: ARG002
         request = self.requests.get(request_id)
         return [] if request is None else request.blocks
 
-    def block_ids_of(self, request_id: str, blocks: range) -> Sequence[int]:
-        return self.block_ids(request_id)[blocks.start : blocks.stop]
+    def block_ids_of(self, request_id: str, blocks: range, group: int = 0) -> Sequence[int]:
+        return self.block_ids(request_id, group)[blocks.start : blocks.stop]
 
     def forget(self, block_ids: set[int]) -> None:
         self.forgotten |= block_ids
@@ -195,6 +217,10 @@ class ToyEngine:
     def run_loads(self) -> None:
         """Do the asynchronous loads, so that the next step hears of them."""
         self._executor.run_all()
+
+    def run_checks(self) -> None:
+        """Do the comparisons that were begun, so that the next step tells of them."""
+        self._comparer.run_all()
 
     def preempt(self, request_id: str) -> None:
         request = self.requests[request_id]

@@ -7,8 +7,11 @@ from typing import Any
 
 from typing_extensions import override
 
+from kvext.connector.shadow import Verdict
+from kvext.connector.shadow_checks import Comparison
 from kvext.protocol.key import KEY_BYTES, Namespace, TokenChain, block_keys, extend_chain
 from kvext.protocol.layout import KVLayout, RecordShape
+from kvext.testing.tier import FakePages, FakeTier
 
 BLOCK_TOKENS = 16
 PIECE_BYTES = 32
@@ -45,6 +48,34 @@ class ManualExecutor(Executor):
         work, self._work = self._work, []
         for future, action in work:
             future.set_result(action())
+
+
+class ToyVerifier:
+    """Compares copies of an engine's blocks with what a tier holds by then."""
+
+    def __init__(self, tier: FakeTier, pages: FakePages) -> None:
+        self._tier = tier
+        self._pages = pages
+
+    def begin(self, keys: bytes, block_ids: Sequence[int]) -> Callable[[], Comparison] | None:
+        names = [keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES)]
+        known = self._tier.records()
+        copies = {
+            name: self._pages.read(block_id)
+            for name, block_id in zip(names, block_ids, strict=True)
+            if name in known
+        }
+        return (lambda: self._compare(copies)) if copies else None
+
+    def _compare(self, copies: dict[bytes, bytes]) -> Comparison:
+        records = self._tier.records()
+        return Comparison([_verdict(records.get(name), copies[name]) for name in copies])
+
+
+def _verdict(record: bytes | None, copy: bytes) -> Verdict:
+    if record is None:
+        return Verdict.GONE
+    return Verdict.IDENTICAL if record == copy else Verdict.FAILED
 
 
 def expected_records(tokens: Sequence[int]) -> dict[bytes, bytes]:

@@ -40,6 +40,8 @@ class AnyTier(Protocol):
 
     def match(self, keys: bytes, shape: RecordShape) -> Lease: ...
 
+    def lookup(self, keys: bytes, shape: RecordShape) -> bytes: ...
+
     def store(
         self,
         keys: bytes,
@@ -106,6 +108,11 @@ class TierContract:
         assert lease.num_blocks == 2
         assert len(lease.refs) == 2 * REF_BYTES
         lease.release()
+
+    def test_a_look_tells_what_is_there_in_any_order(self, tier: AnyTier, pages: Any) -> None:
+        tier.store(keys_of(1, 2, 4), SHAPE, NAMESPACE, pages, [0, 1, 2])
+        assert tier.lookup(keys_of(4, 3, 1), SHAPE) == b"\1\0\1"
+        assert tier.lookup(keys_of(1), RecordShape(64)) == b"\0"
 
     def test_the_first_writer_wins(self, tier: AnyTier, layers: Layers, pages: Any) -> None:
         first = [layer[0].copy() for layer in layers]

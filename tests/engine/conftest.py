@@ -31,3 +31,20 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pool_options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Options of a pool that the tests of this session share."""
     return {"pool_folder": str(tmp_path_factory.mktemp("pool")), "pool_size": "32MiB"}
+
+
+@pytest.fixture
+def async_scheduling(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """vLLM's default on GPUs; its CPU platform switches it off, but the CPU runner can do it."""
+    from vllm.platforms.cpu import CpuPlatform  # noqa: PLC0415
+
+    check = CpuPlatform.check_and_update_config.__func__
+
+    def forced(cls: Any, config: Any) -> None:
+        check(cls, config)
+        config.scheduler_config.async_scheduling = True
+
+    engines.close()
+    monkeypatch.setattr(CpuPlatform, "check_and_update_config", classmethod(forced))
+    yield
+    engines.close()

@@ -9,7 +9,7 @@ import numpy as np
 
 from kvext.cxl import region_path
 from kvext.pool import Pool, Reservation, block_keys, extend_chain
-from kvext.protocol.key import CHAIN_ROOT
+from kvext.protocol.key import CHAIN_ROOT, part_digest
 from kvext.protocol.layout import RecordShape
 from kvext.protocol.transfer import StoreOutcome
 from tests.engine.engines import BLOCK_TOKENS
@@ -68,3 +68,42 @@ def rewrite(
             made.fill(change(record).tobytes())
             assert made.commit() is StoreOutcome.STORED
         return len(records)
+
+
+def group_keys_of(pool: Pool, tokens: Sequence[int], num_groups: int) -> list[bytes]:
+    """By KV group, the keys of a prompt's full blocks, in whichever namespace holds the last."""
+    stop = len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS
+    links = extend_chain(CHAIN_ROOT, list(tokens), 0, stop)
+    for use in pool.namespaces():
+        namespace = bytes.fromhex(use.digest)
+        keys = [
+            block_keys(part_digest(namespace, group, num_groups), links, BLOCK_TOKENS // 16)
+            for group in range(num_groups)
+        ]
+        if pool.lookup(keys[0][-32:], RecordShape(BLOCK_TOKENS, 0, num_groups)) == b"\1":
+            return keys
+    raise LookupError("no namespace holds the prompt's last block")
+
+
+def wreck_group(
+    options: dict[str, Any], tokens: Sequence[int], group: int, num_groups: int, *, seal: bool
+) -> None:
+    """Make one group's stored blocks of a prompt wrong by far, with valid checksums if `seal`."""
+    shape = RecordShape(BLOCK_TOKENS, group, num_groups)
+    with attached(options) as pool:
+        keys = group_keys_of(pool, tokens, num_groups)[group]
+        for at in range(0, len(keys), 32):
+            key = keys[at : at + 32]
+            lease = pool.match(key, shape)
+            values = np.frombuffer(pool.record(lease.refs), np.float32)
+            if not seal:
+                values *= -3
+            record = (values * np.float32(-3)).tobytes()
+            refs = lease.refs
+            lease.release()
+            if seal:
+                pool.evict(refs)
+                made = pool.reserve(key, shape, len(record), b"\0" * 32)
+                assert isinstance(made, Reservation)
+                made.fill(record)
+                assert made.commit() is StoreOutcome.STORED

@@ -1,6 +1,5 @@
 """Blocks that do not verify: nobody computes on them, however they are shared and steps overlap."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,23 +59,6 @@ def test_who_shares_a_failed_block_locally_gets_the_rightanswer_of(
     assert answers["sharer"].kvext["local_tokens"] == 160, "the control: they did share"
     assert answers["sharer"].same_as(expected)
     assert engine.ask(second).same_as(expected), "vLLM's own cache must hold no garbage either"
-
-
-@pytest.fixture
-def async_scheduling(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """vLLM's default on GPUs; its CPU platform switches it off, but the CPU runner can do it."""
-    from vllm.platforms.cpu import CpuPlatform  # noqa: PLC0415
-
-    check = CpuPlatform.check_and_update_config.__func__
-
-    def forced(cls: Any, config: Any) -> None:
-        check(cls, config)
-        config.scheduler_config.async_scheduling = True
-
-    engines.close()
-    monkeypatch.setattr(CpuPlatform, "check_and_update_config", classmethod(forced))
-    yield
-    engines.close()
 
 
 @pytest.mark.usefixtures("async_scheduling")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kvext.testing.attention_models import tiny_gemma3
 from tests.engine.engines import Engine, Engines, prompt
 from tests.engine.pools import attached
 
@@ -20,24 +21,35 @@ NGRAM: dict[str, Any] = {
 }
 
 
+@pytest.fixture(params=["one_group", "three_groups"])
+def groups(request: pytest.FixtureRequest) -> int:
+    return {"one_group": 1, "three_groups": 3}[request.param]
+
+
 @pytest.fixture
 def drafting(
-    engines: Engines, model: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    engines: Engines,
+    model: Path,
+    groups: int,
+    options: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Engine]:
     """An engine in a process of its own: n-gram drafting compiles with numba, which would break
     the next engine of this one.
     """
     engines.close()
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
-    engine = Engine(model, options, **NGRAM)
+    folder = model if groups == 1 else tiny_gemma3(tmp_path / "hybrid")
+    engine = Engine(folder, options, **NGRAM)
     monkeypatch.undo()
     yield engine
     engine.close()
 
 
 @pytest.fixture
-def options(pool_options: dict[str, Any]) -> dict[str, Any]:
-    return {**pool_options, "pool_name": "drafts"}
+def options(pool_options: dict[str, Any], groups: int) -> dict[str, Any]:
+    return {**pool_options, "pool_name": f"drafts-{groups}"}
 
 
 def counted(engine: Engine, name: str) -> int:
@@ -50,7 +62,7 @@ def counted(engine: Engine, name: str) -> int:
     "ignore:Exception ignored in. <function Context.__del__:pytest.PytestUnraisableExceptionWarning"
 )
 def test_only_accepted_tokens_are_stored_and_warm_equals_cold(
-    drafting: Engine, options: dict[str, Any]
+    drafting: Engine, options: dict[str, Any], groups: int
 ) -> None:
     tokens = prompt(650, 50) * 3
     cold = drafting.ask(tokens, max_tokens=100)
@@ -59,7 +71,7 @@ def test_only_accepted_tokens_are_stored_and_warm_equals_cold(
     # The last token's KV is never needed; of all others every full block is there, and no other.
     num_blocks = (len(tokens) + len(cold.tokens) - 1) // 32
     with attached(options) as pool:
-        assert pool.stat().num_committed == num_blocks
+        assert pool.stat().num_committed == num_blocks * groups
     drafting.forget_local()
     warm = drafting.ask(tokens, max_tokens=100)
     assert warm.kvext["pool_tokens"] == 128

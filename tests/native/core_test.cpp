@@ -47,10 +47,10 @@ void chain_goes_on_from_its_last_link() {
 }
 
 void streaming_copy_at_every_alignment() {
-  std::vector<u8> from(3000), to(3200);
-  for (u64 i = 0; i < from.size(); ++i) from[i] = static_cast<u8>(i * 37);
+  std::vector<u8> from(33000), to(33200);
+  for (u64 i = 0; i < from.size(); ++i) from[i] = static_cast<u8>(i * 37 ^ i >> 8);
   for (u64 shift = 0; shift < 70; ++shift)
-    for (u64 n : {0, 1, 63, 64, 255, 256, 257, 1000, 2900}) {
+    for (u64 n : {0, 1, 63, 64, 255, 256, 257, 2900, 8191, 8260, 16384, 16600, 32768}) {
       std::fill(to.begin(), to.end(), u8{0xee});
       byte_ops().stream_copy(to.data() + shift, from.data() + shift % 5, n);
       stream_fence();

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.pool.engine_memory import NAMESPACE, RECORD_BYTES, SHAPE, EngineMemor
 
 GEOMETRY_AT = 56
 BOOT_ID_AT = 120
+CREATED_AT = 40
 
 
 def patch(region: Path, at: int, data: bytes) -> None:
@@ -168,3 +170,24 @@ def test_payload_never_reaches_behind_the_region(tmp_path: Path) -> None:
         create_region(path, megabytes << 20, Pool.initialise)
         with Pool.attach(path, extent_bytes=record_bytes) as pool:
             assert 0.4 * (megabytes << 20) < pool.capacity_bytes < megabytes << 20
+
+
+def test_observer_looks_up_what_was_stored_after_the_pool_took_another_shape(region: Path) -> None:
+    Pool.attach(region, extent_bytes=4096).close()
+    memory = EngineMemory()
+    memory.write(1, seed=1)
+    with Pool.attach(region) as observer, Pool.attach(region, extent_bytes=RECORD_BYTES) as pool:
+        pool.store(key_of(1), SHAPE, NAMESPACE, memory.pages, [1])
+        assert observer.lookup(key_of(1), SHAPE) == b"\1"
+        lease = pool.match(key_of(1), SHAPE)
+        assert bytes(observer.record(lease.refs)) == memory.read(1)
+
+
+def test_clock_set_back_behind_the_creation_makes_no_record_look_new(
+    pool: Pool, region: Path
+) -> None:
+    # The same to a reader: the creation lies in the future.
+    patch(region, CREATED_AT, struct.pack("<Q", int(time.time()) + 3600))
+    pool.store(key_of(1), SHAPE, NAMESPACE, EngineMemory().pages, [1])
+    assert pool.now_tenths == 0
+    assert list(pool.records().last_access) == [0]

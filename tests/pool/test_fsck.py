@@ -1,12 +1,14 @@
 """fsck finds what is broken in the tables, names it, and mends it without serving wrong bytes."""
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from kvext.pool import Pool, ProblemKind
-from kvext.protocol.transfer import LoadOutcome
+from kvext.protocol.transfer import LoadOutcome, StoreOutcome
 from tests.pool.engine_memory import NAMESPACE, RECORD_BYTES, SHAPE, EngineMemory, key_of
 from tests.pool.tables import Tables
 
@@ -100,6 +102,34 @@ def test_free_list_that_names_a_record_never_gives_its_extent_away(
     filled.store(key_of(40), SHAPE, NAMESPACE, memory.pages, [0])
     assert readable(filled) == len(NUMBERS)
     assert filled.fsck(verify_data=True).is_clean
+
+
+_DIES = """
+import os, sys
+from pathlib import Path
+from kvext.pool import Pool
+from tests.pool.engine_memory import NAMESPACE, RECORD_BYTES, SHAPE
+pool = Pool.attach(Path(sys.argv[1]), extent_bytes=RECORD_BYTES, label="dies")
+for key in sys.argv[2:]:
+    pool.reserve(bytes.fromhex(key), SHAPE, RECORD_BYTES, NAMESPACE)
+os._exit(0)
+"""
+
+
+def test_record_stored_while_the_free_list_is_mended_can_be_found(
+    region: Path, filled: Pool
+) -> None:
+    home = (50).to_bytes(8, "little")
+    first, second, third = (home + bytes([number]) * 24 for number in (1, 2, 3))
+    command = [sys.executable, "-c", _DIES, str(region), first.hex(), second.hex()]
+    subprocess.run(command, check=True, timeout=30)
+    tables = Tables(region)
+    tables.write("super.free_head", tables.read("slot.extent", key=key_of(2)) + 1)
+    # Mending the list takes back the reservations before it, and frees their slots.
+    stored = filled.store(third, SHAPE, NAMESPACE, EngineMemory().pages, [0])
+    assert stored[0] == StoreOutcome.STORED
+    assert filled.lookup(third, SHAPE) == b"\1"
+    assert filled.fsck().is_clean
 
 
 def test_flipped_bit_in_a_record_is_found_only_by_reading_the_data(

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -402,3 +403,29 @@ def test_release_of_a_miss_changes_no_other_lease(pool: Pool) -> None:
         assert (miss.num_blocks, miss.refs) == (0, b"")
     assert held.num_blocks == 1
     assert pool.stat().num_pinned == 1
+
+
+def test_store_into_a_pool_whose_records_are_all_pinned_looks_for_room_once(tmp_path: Path) -> None:
+    path = tmp_path / "kvext-large.pool"
+    create_region(path, 64 << 20, Pool.initialise)
+    memory = EngineMemory(num_layers=1, piece_bytes=4096)
+    with Pool.attach(path, extent_bytes=4096) as pool:
+        numbers = range(pool.num_extents)
+        pool.store(
+            b"".join(map(key_of, numbers)), SHAPE, NAMESPACE, memory.pages, [0] * len(numbers)
+        )
+        leases = [pool.match(key_of(number), SHAPE) for number in numbers]
+        assert all(lease.num_blocks for lease in leases)
+
+        def fastest_s(num_blocks: int) -> float:
+            def once(first: int) -> float:
+                keys = b"".join(key_of(first + number) for number in range(num_blocks))
+                start = time.perf_counter()
+                outcomes = pool.store(keys, SHAPE, NAMESPACE, memory.pages, [0] * num_blocks)
+                spent_s = time.perf_counter() - start
+                assert set(outcomes) == {StoreOutcome.NO_SPACE}
+                return spent_s
+
+            return min(once(1_000_000 + 1000 * round_) for round_ in range(5))
+
+        assert fastest_s(256) < 8 * fastest_s(1)

@@ -19,6 +19,7 @@ from kvext.protocol.key import (
     TokenChain,
     block_keys,
     extend_chain,
+    part_digest,
 )
 from kvext.protocol.layout import KVLayout
 
@@ -41,6 +42,13 @@ def _split(joined: bytes) -> list[str]:
     return [joined[at : at + KEY_BYTES].hex() for at in range(0, len(joined), KEY_BYTES)]
 
 
+def test_each_part_of_a_block_has_keys_of_its_own() -> None:
+    namespace = b"n" * 32
+    digests = [part_digest(namespace, rank, world) for world in (2, 3) for rank in range(world)]
+    assert len({namespace, *digests}) == 6
+    assert part_digest(namespace, 0, 1) == namespace
+
+
 def test_chain_root_and_format_version_are_the_golden_ones(golden: Any) -> None:
     assert (CHAIN_ROOT.hex(), FORMAT_VERSION) == (golden["chain_root"], golden["format_version"])
 
@@ -61,6 +69,13 @@ def test_namespace_digests_and_block_keys_are_the_golden_ones(golden: Any) -> No
         assert namespace.digest().hex() == entry["digest"]
         for per_block, keys in entry["keys"].items():
             assert _split(block_keys(namespace.digest(), links, int(per_block))) == keys
+
+
+def test_digests_of_the_parts_of_a_block_are_the_golden_ones(golden: Any) -> None:
+    namespace = bytes.fromhex(golden["namespaces"][0]["digest"])
+    for entry in golden["parts_of_first_namespace"]:
+        digest = part_digest(namespace, entry["rank"], entry["world"])
+        assert digest.hex() == entry["digest"]
 
 
 @given(tokens, st.lists(st.integers(0, 220), max_size=6))

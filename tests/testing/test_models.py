@@ -1,6 +1,7 @@
 """Tiny models: reproducible, well-formed, and sensitive to their context in the real engine."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,15 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 
-from kvext.testing import tiny_llama, tiny_lora
+from kvext.testing import tiny_deepseek, tiny_gemma3, tiny_gpt_oss, tiny_llama, tiny_lora
 from kvext.testing.models import DType
 from kvext.testing.tokenizer import VOCAB_SIZE, byte_alphabet
 from tests.testing.one_engine import ask_engine
+
+
+def load_file_names(folder: Path) -> list[str]:
+    with safe_open(folder / "model.safetensors", framework="np") as file:
+        return list(file.keys())
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -23,6 +29,26 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_equal_arguments_give_equal_bytes(tmp_path: Path) -> None:
     first, second = tiny_llama(tmp_path / "a"), tiny_llama(tmp_path / "b")
     assert contents(first) == contents(second)
+
+
+@pytest.mark.parametrize("make", [tiny_gemma3, tiny_gpt_oss, tiny_deepseek])
+def test_models_of_other_cache_shapes_are_reproducible_and_complete(
+    tmp_path: Path, make: Callable[[Path], Path]
+) -> None:
+    first, second = make(tmp_path / "a"), make(tmp_path / "b")
+    assert contents(first) == contents(second)
+    config = json.loads((first / "config.json").read_text())
+    layers = {
+        name.split(".")[2] for name in load_file_names(first) if name.startswith("model.layers.")
+    }
+    assert len(layers) == config["num_hidden_layers"]
+
+
+def test_layers_of_a_windowed_model_slide_where_they_are_told_to(tmp_path: Path) -> None:
+    folder = tiny_gemma3(tmp_path / "model", layers="sf", window_tokens=96)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["layer_types"] == ["sliding_attention", "full_attention"]
+    assert config["sliding_window"] == 96
 
 
 def test_another_seed_changes_the_weights_and_nothing_else(tmp_path: Path) -> None:

@@ -132,6 +132,8 @@ def test_a_batch_is_verified_and_stored_while_another_travels(pool: Pool) -> Non
 
         bypassed = False
         match = pool.match
+        lookup = pool.lookup
+        begin_load = pool.begin_load
 
         def store(self, *args: Any) -> bytes:
             travelling.append(not device.is_done_before(device.num_enqueued))

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 
 from kvext.connector.report import LoadReport, StoreReport, WorkerReport
+from kvext.connector.shadow import CheckReport
 from kvext.protocol.transfer import LoadWay
 from kvext.vllm.stats import KvextMetrics, KvextStats
 
@@ -52,6 +53,7 @@ def test_loads_are_counted_by_way_and_steps_pay_for_what_did_not_hide(
         "layerwise": 2.0,
         "async": 1.0,
         "recompute": 1.0,
+        "shadow": 0.0,
         "unreported": 0.0,
     }
     assert value("load_seconds") == 33.0
@@ -62,3 +64,17 @@ def test_blocks_that_were_not_worth_storing_are_rejections(metrics: KvextMetrics
     store = StoreReport("", 7, 0, 0, 0, 0.0, {"used_once": 7})
     metrics.observe(KvextStats.of(WorkerReport((), (store,), 0)).data)
     assert value("rejected_stores", reason="used_once") == 7.0
+
+
+def test_verified_blocks_are_counted_by_outcome_and_skipped_ones_by_reason(
+    metrics: KvextMetrics,
+) -> None:
+    checks = (
+        CheckReport("r", b"n" * 32, num_identical=5, num_tolerated=2, skipped={"gone": 1}),
+        CheckReport("s", b"n" * 32, num_identical=1, num_failed=3, skipped={"gone": 1, "busy": 4}),
+    )
+    metrics.observe(KvextStats.of(WorkerReport((), (), 0, checks=checks)).data)
+    outcomes = ("verified", "identical", "tolerated", "failed")
+    assert [value(f"shadow_{name}_blocks") for name in outcomes] == [11.0, 6.0, 2.0, 3.0]
+    assert value("shadow_skipped_blocks", reason="gone") == 2.0
+    assert value("shadow_skipped_blocks", reason="busy") == 4.0
