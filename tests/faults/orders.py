@@ -14,7 +14,7 @@ class Arm(msgspec.Struct, frozen=True):
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker's task. `task` names a function of `tests.faults.worker`."""
+    """One worker's task. `task` names a function of `tests.faults.tasks`."""
 
     task: str
     row: int
