@@ -90,6 +90,7 @@ class StepPlan:
         step: Number that the worker repeats in its report, so that the step can be timed; or 0.
         weights_epoch: How often the engine's weights have changed. A load that began before the
             last change fails.
+        num_tokens: What the step computes: behind how much its loads can hide.
     """
 
     loads: tuple[LoadJob, ...] = ()
@@ -97,6 +98,7 @@ class StepPlan:
     failures_seen: int = 0
     step: int = 0
     weights_epoch: int = 0
+    num_tokens: int = 0
 
 
 def loadable_blocks(num_computed: int, num_tokens: int, block_tokens: int) -> range:

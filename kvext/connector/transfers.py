@@ -22,10 +22,13 @@ from kvext.connector.shadow_checks import ShadowChecks
 from kvext.protocol.tier import REF_BYTES
 from kvext.protocol.transfer import LoadWay, StoreOutcome
 
-__all__ = ["LAYERWISE_FROM_BYTES", "Transfers"]
+__all__ = ["LAYERWISE_FROM_BYTES", "LAYERWISE_FROM_TOKENS", "Transfers"]
 
 LAYERWISE_FROM_BYTES = 4 << 20
 """Smaller loads are done before a thread has begun: benchmarks/overlap.py."""
+LAYERWISE_FROM_TOKENS = 128
+"""A step that computes less has little to hide a load behind, and a copy that goes layer by layer
+takes longer than one that goes block by block: benchmarks/engines.py."""
 
 _INSTANT = LoadTimes(LoadWay.BLOCKING, 0.0)
 _logger = logging.getLogger(__name__)
@@ -51,9 +54,10 @@ class Transfers:
 
     Attributes:
         layerwise_from_bytes: Least size of a step's loads that overlap its computing.
+        layerwise_from_tokens: Least number of tokens that such a step computes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everything that it works with comes from outside
         self,
         mover: BlockMover,
         edge: Edge,
@@ -63,6 +67,7 @@ class Transfers:
         *,
         load_wait_s: float = 30.0,
         layerwise_from_bytes: float = LAYERWISE_FROM_BYTES,
+        layerwise_from_tokens: int = LAYERWISE_FROM_TOKENS,
         shadow: ShadowChecks | None = None,
     ) -> None:
         """Begin with nothing in flight.
@@ -75,6 +80,7 @@ class Transfers:
             executor: Runs asynchronous loads; its owner shuts it down.
             load_wait_s: How long a step may wait for its loads; their pins last no longer.
             layerwise_from_bytes: Least size of a step's loads that overlap its computing.
+            layerwise_from_tokens: Least number of tokens that such a step computes.
             shadow: Compares what was computed with what the tier has; None for never.
         """
         self._mover = mover
@@ -85,6 +91,7 @@ class Transfers:
         self._shadow = shadow
         self._load_wait_s = load_wait_s
         self.layerwise_from_bytes = layerwise_from_bytes
+        self.layerwise_from_tokens = layerwise_from_tokens
         self._layerwise: LayerwiseLoad | None = None
         self._futures: dict[str, _AsyncLoad] = {}
         self._failed_blocks: set[int] = set()
@@ -107,7 +114,7 @@ class Transfers:
             else:
                 within.append(job)
         if within:
-            self._begin(within)
+            self._begin(within, plan.num_tokens)
 
     def wait_for_layer(self, layer: str) -> None:
         """Return once the engine may use a layer; called before each, in every step.
@@ -179,7 +186,7 @@ class Transfers:
         if self._layerwise is not None:
             self._layerwise.abandon("closed")
 
-    def _begin(self, jobs: Sequence[LoadJob]) -> None:
+    def _begin(self, jobs: Sequence[LoadJob], num_tokens: int) -> None:
         """Do or begin what a step needs before, or while, it computes."""
         usable: list[LoadJob] = []
         for job in jobs:
@@ -189,7 +196,8 @@ class Transfers:
             else:
                 usable.append(job)
         num_bytes = sum(len(job.block_ids) for job in usable) * self._mover.record_bytes
-        if usable and self._mover.layers and num_bytes >= self.layerwise_from_bytes:
+        hides = num_bytes >= self.layerwise_from_bytes and num_tokens >= self.layerwise_from_tokens
+        if usable and self._mover.layers and hides:
             self._layerwise = self._edge.attempt("begin a load", self._overlap, None, usable)
         if self._layerwise is None:
             for job in usable:

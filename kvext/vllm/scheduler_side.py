@@ -185,8 +185,11 @@ class SchedulerSide:
         if saves and self._events is not None:
             self._edge.attempt("name saves in events", self._name_saves, None, self._events, saves)
         self._edge.attempt("give pins back", planner.end_pass, None)
-        step = planner.tradeoff.plan_step(output.total_num_scheduled_tokens, len(counts))
-        return StepPlan(loads, saves, planner.failures_seen, step, planner.weights_epoch)
+        num_tokens = output.total_num_scheduled_tokens
+        step = planner.tradeoff.plan_step(num_tokens, len(counts))
+        return StepPlan(
+            loads, saves, planner.failures_seen, step, planner.weights_epoch, num_tokens
+        )
 
     def _name_saves(self, events: PoolEvents, saves: Sequence[SaveJob]) -> None:
         for job in saves:

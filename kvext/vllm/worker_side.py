@@ -99,6 +99,7 @@ class WorkerSide:
     def overlap_from(self, num_bytes: float) -> None:
         """Let loads of this size and larger overlap computing; infinity stands for none."""
         self._transfers.layerwise_from_bytes = num_bytes
+        self._transfers.layerwise_from_tokens = 0
 
     def pace_loads(self, bytes_per_s: float, latency_s: float = 0.0) -> None:
         """Model slower memory: see `Pool.pace_loads`."""

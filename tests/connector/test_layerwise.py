@@ -104,6 +104,7 @@ def transfers(mover: HandingMover, clock: ManualClock) -> Iterator[Transfers]:
             threads,
             load_wait_s=10.0,
             layerwise_from_bytes=300,
+            layerwise_from_tokens=16,
         )
 
 
@@ -125,7 +126,7 @@ def report_of(transfers: Transfers) -> WorkerReport:
 def test_each_layer_waits_for_its_own_piece_and_an_unknown_one_for_all(
     transfers: Transfers, mover: HandingMover
 ) -> None:
-    transfers.start(StepPlan((load_of(4, 5, 6),)))
+    transfers.start(StepPlan((load_of(4, 5, 6),), num_tokens=16))
     mover.copy.end(LOADED, LOADED, LOADED)
     for name in ("attn.0", "attn.1", "shares.1", "who knows", "attn.2"):
         transfers.wait_for_layer(name)
@@ -138,7 +139,16 @@ def test_each_layer_waits_for_its_own_piece_and_an_unknown_one_for_all(
 def test_a_small_load_is_done_before_the_step_computes(
     transfers: Transfers, mover: HandingMover
 ) -> None:
-    transfers.start(StepPlan((load_of(4, 5),)))
+    transfers.start(StepPlan((load_of(4, 5),), num_tokens=16))
+    compute(transfers)
+    assert (mover.begun, mover.num_whole) == ([], 1)
+    assert report_of(transfers).loads[0].way is LoadWay.BLOCKING
+
+
+def test_a_step_that_computes_little_has_nothing_to_hide_a_load_behind(
+    transfers: Transfers, mover: HandingMover
+) -> None:
+    transfers.start(StepPlan((load_of(4, 5, 6),), num_tokens=15))
     compute(transfers)
     assert (mover.begun, mover.num_whole) == ([], 1)
     assert report_of(transfers).loads[0].way is LoadWay.BLOCKING
@@ -147,7 +157,15 @@ def test_a_small_load_is_done_before_the_step_computes(
 def test_the_loads_of_a_step_are_one_copy_and_each_request_hears_of_its_own(
     transfers: Transfers, mover: HandingMover
 ) -> None:
-    transfers.start(StepPlan((load_of(4, name="a"), load_of(5, 6, 7, name="b"))))
+    transfers.start(
+        StepPlan(
+            (
+                load_of(4, name="a"),
+                load_of(5, 6, 7, name="b"),
+            ),
+            num_tokens=16,
+        )
+    )
     assert mover.begun == [(b"x" * 64, [4, 5, 6, 7])]
     mover.copy.end(LOADED, LOADED, CORRUPT, LOADED)
     compute(transfers)
@@ -163,7 +181,7 @@ def test_the_loads_of_a_step_are_one_copy_and_each_request_hears_of_its_own(
 def test_nothing_is_saved_of_a_step_whose_load_failed_at_its_end(
     transfers: Transfers, mover: HandingMover
 ) -> None:
-    plan = StepPlan((load_of(4, 5, 6),), (SaveJob("r", b"k" * 32, b"n" * 32, (8,)),))
+    plan = StepPlan((load_of(4, 5, 6),), (SaveJob("r", b"k" * 32, b"n" * 32, (8,)),), num_tokens=16)
     transfers.start(plan)
     mover.copy.end(LOADED, LOADED, CORRUPT)
     compute(transfers)
@@ -175,7 +193,7 @@ def test_nothing_is_saved_of_a_step_whose_load_failed_at_its_end(
 def test_failures_are_told_even_if_the_engine_saves_later(
     transfers: Transfers, mover: HandingMover
 ) -> None:
-    transfers.start(StepPlan((load_of(4, 5, 6),)))
+    transfers.start(StepPlan((load_of(4, 5, 6),), num_tokens=16))
     mover.copy.end(CORRUPT, LOADED, LOADED)
     compute(transfers)
     assert transfers.finished() == set()
@@ -185,7 +203,7 @@ def test_failures_are_told_even_if_the_engine_saves_later(
 def test_what_does_not_come_before_the_deadline_fails_and_is_written_no_more(
     transfers: Transfers, mover: HandingMover, clock: ManualClock
 ) -> None:
-    transfers.start(StepPlan((load_of(4, 5, 6),)))
+    transfers.start(StepPlan((load_of(4, 5, 6),), num_tokens=16))
     mover.copy.num_ready = 1
     compute(transfers)
     assert clock.now_s == 10.0
@@ -196,7 +214,7 @@ def test_what_does_not_come_before_the_deadline_fails_and_is_written_no_more(
 
 
 def test_a_wait_that_raises_fails_the_blocks(transfers: Transfers, mover: HandingMover) -> None:
-    transfers.start(StepPlan((load_of(4, 5, 6),)))
+    transfers.start(StepPlan((load_of(4, 5, 6),), num_tokens=16))
     mover.copy.error = OSError("gone")
     compute(transfers)
     assert mover.copy.is_cancelled
@@ -206,18 +224,18 @@ def test_a_wait_that_raises_fails_the_blocks(transfers: Transfers, mover: Handin
 def test_a_layer_nobody_waited_for_fails_the_load_and_later_ones_block(
     transfers: Transfers, mover: HandingMover
 ) -> None:
-    transfers.start(StepPlan((load_of(4, 5, 6),)))
+    transfers.start(StepPlan((load_of(4, 5, 6),), num_tokens=16))
     mover.copy.end(LOADED, LOADED, LOADED)
     transfers.wait_for_layer("attn.0")
     transfers.wait_for_layer("attn.2")
     assert transfers.take_failed_blocks() == {4, 5, 6}
     assert report_of(transfers).loads[0].failures == {"not_waited": 3}
-    transfers.start(StepPlan((load_of(4, 5, 6),)))
+    transfers.start(StepPlan((load_of(4, 5, 6),), num_tokens=16))
     assert (len(mover.begun), mover.num_whole) == (1, 1)
 
 
 def test_an_engine_that_ends_cuts_its_load_short(transfers: Transfers, mover: HandingMover) -> None:
-    transfers.start(StepPlan((load_of(4, 5, 6),)))
+    transfers.start(StepPlan((load_of(4, 5, 6),), num_tokens=16))
     transfers.close()
     assert mover.copy.is_cancelled
 
@@ -226,7 +244,7 @@ def test_a_mover_that_cannot_begin_loads_whole(
     transfers: Transfers, mover: HandingMover, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mover, "begin_load", None)
-    transfers.start(StepPlan((load_of(4, 5, 6),)))
+    transfers.start(StepPlan((load_of(4, 5, 6),), num_tokens=16))
     assert mover.num_whole == 1
     assert transfers.take_failed_blocks() == set()
 

@@ -125,6 +125,7 @@ class ToyEngine:
             self.clock,
             self._executor,
             layerwise_from_bytes=PIECE_BYTES,
+            layerwise_from_tokens=0,
             shadow=ShadowChecks(verifier, self._condemn, self.edge, self._comparer),
         )
         self.planner = self._make_planner(async_loads=async_loads)
