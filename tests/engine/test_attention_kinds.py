@@ -78,12 +78,3 @@ def test_latent_attention_hits(
         pytest.skip("vLLM's only CPU backend for latent attention with context needs AMX")
     options = {**pool_options, "pool_name": "latent"}
     assert_pool_equals_stock(engines, tiny_deepseek(tmp_path / "mla"), options, dtype="bfloat16")
-
-
-def test_backend_that_cannot_go_on_from_cached_kv_says_so(
-    engines: Engines, tmp_path: Path, pool_options: dict[str, Any]
-) -> None:
-    options = {**pool_options, "pool_name": "no-context"}
-    folder = tiny_deepseek(tmp_path / "mla")
-    engine = engines.get(folder, options, attention_backend="CPU_MLA")
-    assert "CPU_MLA cannot go on from KV" in engine.ask(prompt(701)).kvext["reason"]

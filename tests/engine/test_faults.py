@@ -187,20 +187,18 @@ def test_unknown_option_stops_the_start_and_names_the_nearest(
         engines.get(model, {**pool_options, "pool_sise": "1GiB"}, fresh=True)
 
 
-def test_model_with_a_sliding_window_is_served_uncached_with_one_warning(
+def test_model_that_cannot_be_cached_is_served_uncached_with_one_warning(
     engines: Engines,
     tmp_path: Path,
     pool_options: dict[str, Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from kvext.testing.models import tiny_llama  # noqa: PLC0415
+    from kvext.testing.attention_models import tiny_deepseek  # noqa: PLC0415
 
-    model = tiny_llama(tmp_path / "windowed")
-    config = model / "config.json"
-    text = config.read_text().replace('"LlamaForCausalLM"', '"MistralForCausalLM"')
-    text = text.replace('"model_type": "llama"', '"model_type": "mistral", "sliding_window": 64')
-    config.write_text(text)
-    answer = engines.get(model, pool_options).ask(prompt(250, 100))
+    model = tiny_deepseek(tmp_path / "latent")
+    engine = engines.get(model, pool_options, attention_backend="CPU_MLA")
+    answer = engine.ask(prompt(250, 100))
     assert len(answer.tokens) == 8
     (warning,) = warnings_of_kvext(caplog)
-    assert "not supported yet" in warning
+    assert "CPU_MLA cannot go on from KV" in warning
+    assert warning.endswith(answer.kvext["reason"])
