@@ -123,7 +123,7 @@ def released_holders() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("spoil", "remedy"),
     [
-        (other_version, "kvext pool rm"),
+        (other_version, "another pool name"),
         (truncated, "truncated"),
         (no_folder, "make the folder"),
         (too_large, "ask for less"),
