@@ -93,6 +93,8 @@ class Arena:
             )
         for worker in self.survivors:
             worker.expect(READY)
+        if self.cast.num_writers and self.cast.num_readers:
+            self.await_more(Tally.LOADS, 20)  # so that there is something to read from here on
         return self
 
     def __exit__(self, *_: object) -> None:
