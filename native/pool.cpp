@@ -150,6 +150,7 @@ std::optional<AllocationLock::Held> Pool::lock(Seconds wait) {
     space_->recover();
     held->needs_recovery = false;
   }
+  if (self_ && space_) pay_owed();
   return held;
 }
 

@@ -86,6 +86,7 @@ class Pool {
   // Writes the record and returns its checksum; nothing if the reservation is no longer ours.
   std::optional<u64> fill(const BlockRef& ref, std::span<const u8> record);
   StoreOutcome commit(const BlockRef& ref, u64 checksum);
+  // Gives a reservation back, at the latest with the next call that has the allocation lock. False: no longer ours.
   bool abort(const BlockRef& ref);
   std::span<u8> record(const BlockRef& ref);
 
@@ -167,12 +168,15 @@ class Pool {
   void require_member() const;
   bool names_record(const BlockRef& ref) const;
   bool reserved_here(const BlockRef& ref) const;
+  void pay_owed();
   StoreOutcome publish(const BlockRef& ref, u64 checksum);
   void count(u32 counter, u64 by) const { add_relaxed(region_->super().counters[counter], by); }
 
   Seconds lock_wait_;
   Pace pace_;
   std::string label_;
+  std::mutex owed_mutex_;
+  std::vector<BlockRef> owed_;          // reservations given up while the allocation lock was taken
   std::atomic<u64> num_held_{0};        // pins and reservations that callers hold
   std::atomic<u64> last_call_ms_{0};
   std::unique_ptr<Region> region_;

@@ -208,11 +208,26 @@ void Pool::let_go(u64 n) {
 
 bool Pool::abort(const BlockRef& ref) {
   const Shared guard = begin();
-  const Held held = lock_or_throw();
-  step(Step::abort_locked);
   if (!reserved_here(ref)) return false;
   let_go(1);
-  return space_->abort(ref);
+  {
+    const std::lock_guard<std::mutex> owed(owed_mutex_);
+    owed_.push_back(ref);
+  }
+  static_cast<void>(lock(lock_wait_));  // if it stays taken, whichever call has it next pays
+  return true;
+}
+
+void Pool::pay_owed() {
+  std::vector<BlockRef> refs;
+  {
+    const std::lock_guard<std::mutex> owed(owed_mutex_);
+    refs.swap(owed_);
+  }
+  for (const BlockRef& ref : refs) {
+    step(Step::abort_locked);
+    if (reserved_here(ref)) space_->abort(ref);
+  }
 }
 
 std::span<u8> Pool::record(const BlockRef& ref) {
