@@ -82,7 +82,8 @@ class AllRanks:
 
     def lookup(self, keys: bytes, shape: RecordShape) -> bytes:
         """One byte a key: 1 if it is stored of every rank. Pins nothing."""
-        return bytes(map(min, *(self._matcher.lookup(keys, part) for part in self._parts(shape))))
+        held = [self._matcher.lookup(keys, part) for part in self._parts(shape)]
+        return bytes(map(min, zip(*held, strict=True)))
 
     def _pin(self, keys: bytes, shape: RecordShape) -> Sequence[Lease]:
         """A lease a rank, none longer than the one before; nothing if one would be empty."""
