@@ -15,6 +15,8 @@ from tests.engine.test_identity_options import assert_apart
 pytestmark = [pytest.mark.engine_heavy, pytest.mark.timeout(420)]
 
 TWO: dict[str, Any] = {"tensor_parallel_size": 2}
+BLOCK_BYTES = BLOCK_TOKENS * 4096
+"""Of the tiny model, over both ranks."""
 SHARDS = [RecordShape(BLOCK_TOKENS, rank, 2) for rank in range(2)]
 
 
@@ -41,6 +43,15 @@ def wreck_shard(options: dict[str, Any], tokens: list[int], rank: int, block: in
         lease.release()
 
 
+def counters(engine: Engine) -> dict[str, float]:
+    """The engine's counters of ours."""
+    return {
+        metric.name.removeprefix("kvext:"): metric.value
+        for metric in engine.llm.get_metrics()
+        if metric.name.startswith("kvext:")
+    }
+
+
 def scramble(engine: Engine) -> None:
     """Fill the engine's memory, so that a recycled block does not hold the right bytes by luck."""
     engine.ask_all([prompt(9000 + index, 1000) for index in range(6)])
@@ -55,10 +66,13 @@ def test_what_two_ranks_stored_the_next_engine_of_two_ranks_finds(
     cold = engines.get(model, options, **TWO).ask(tokens)
     assert cold.same_as(stock)
     assert cold.kvext["stored_blocks"] + cold.kvext["unreported_stores"] == 12
-    warm = engines.get(model, options, fresh=True, **TWO).ask(tokens)
+    engine = engines.get(model, options, fresh=True, disable_log_stats=False, **TWO)
+    warm = engine.ask(tokens)
     assert warm.same_as(stock)
     assert (warm.kvext["pool_tokens"], warm.kvext["loaded_blocks"]) == (384, 12)
     assert warm.kvext["loads"] == {"async": 1}
+    figures = counters(engine)
+    assert (figures["loaded_blocks"], figures["loaded_bytes"]) == (12, 12 * BLOCK_BYTES)
     with attached(options) as pool:
         _, keys = keys_of(pool, tokens, SHARDS[0])
         assert [pool.lookup(keys, shard) for shard in SHARDS] == [b"\1" * 12] * 2
