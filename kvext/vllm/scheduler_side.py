@@ -122,7 +122,9 @@ class SchedulerSide:
             self._refuse(handshake.refusal or "its weights cannot be watched")
             return
         if handshake.num_ranks != self._num_ranks:
-            self._refuse(f"{handshake.num_ranks} of {self._num_ranks} ranks told of their KV")
+            self._refuse(
+                f"{handshake.num_ranks} of {self._num_ranks} ranks told of their KV; see their logs"
+            )
             return
         try:
             pool = open_pool(

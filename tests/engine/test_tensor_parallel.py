@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prometheus_client import generate_latest
 
 from kvext.protocol.layout import RecordShape
+from kvext.testing.engine_metrics import EngineMetrics
 from tests.engine.engines import BLOCK_TOKENS, Engine, Engines, prompt
 from tests.engine.pools import attached, keys_of
 from tests.engine.test_identity_options import assert_apart
@@ -43,15 +45,6 @@ def wreck_shard(options: dict[str, Any], tokens: list[int], rank: int, block: in
         lease.release()
 
 
-def counters(engine: Engine) -> dict[str, float]:
-    """The engine's counters of ours."""
-    return {
-        metric.name.removeprefix("kvext:"): metric.value
-        for metric in engine.llm.get_metrics()
-        if metric.name.startswith("kvext:")
-    }
-
-
 def scramble(engine: Engine) -> None:
     """Fill the engine's memory, so that a recycled block does not hold the right bytes by luck."""
     engine.ask_all([prompt(9000 + index, 1000) for index in range(6)])
@@ -71,8 +64,9 @@ def test_what_two_ranks_stored_the_next_engine_of_two_ranks_finds(
     assert warm.same_as(stock)
     assert (warm.kvext["pool_tokens"], warm.kvext["loaded_blocks"]) == (384, 12)
     assert warm.kvext["loads"] == {"async": 1}
-    figures = counters(engine)
-    assert (figures["loaded_blocks"], figures["loaded_bytes"]) == (12, 12 * BLOCK_BYTES)
+    figures = EngineMetrics.parse(generate_latest().decode())
+    assert figures.value("kvext:loaded_blocks_total") == 12
+    assert figures.value("kvext:loaded_bytes_total") == 12 * BLOCK_BYTES
     with attached(options) as pool:
         _, keys = keys_of(pool, tokens, SHARDS[0])
         assert [pool.lookup(keys, shard) for shard in SHARDS] == [b"\1" * 12] * 2
