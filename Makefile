@@ -17,7 +17,7 @@ PACKAGE_DONE := $(KVEXT_VENV)/.package-done
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit check format docs bench clean test-versions wheel check-wheel
+.PHONY: help setup demo test test-heavy test-unit check format docs bench clean test-versions wheel check-wheel
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | \
@@ -40,8 +40,11 @@ $(PACKAGE_DONE): $(DEPENDENCIES_DONE) pyproject.toml $(NATIVE)
 demo: setup ## serve a real model, kill the engine, see a second one start warm
 	$(BIN)/python examples/demo.py
 
-test: setup ## run all tests, the fast ones first
-	$(BIN)/python -m pytest
+test: setup ## run the tests, the fast ones first; all but the heavy ones
+	$(BIN)/python -m pytest -m "not faults and not engine_heavy"
+
+test-heavy: setup ## kill and stop hundreds of processes, start many engines
+	$(BIN)/python -m pytest -m "faults or engine_heavy"
 
 test-versions: $(OLDEST_VENV)/.done ## run the tests of connector and serving on the oldest vLLM, too
 	$(OLDEST_BIN)/python -m pytest tests/engine tests/vllm

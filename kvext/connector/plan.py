@@ -38,8 +38,9 @@ class LoadJob:
     Attributes:
         load_id: Names the load in its report.
         request_id: Whose blocks.
-        refs: The lease's references, `REF_BYTES` a block. Too few of them is a promise that
-            cannot be kept any more: every block then fails and the engine recomputes.
+        refs: The lease's references, `REF_BYTES` a block, of several ranks one after the other.
+            Too few of them is a promise that cannot be kept any more: every block then fails and
+            the engine recomputes.
         block_ids: Places in the engine's KV memory, one a reference.
         is_async: Whether the engine computes other requests meanwhile.
         guard: The adapter state that the blocks belong to, if any.

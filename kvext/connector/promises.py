@@ -11,11 +11,11 @@ from kvext.connector.doubt import contain_failed_load
 from kvext.connector.ledger import InFlightLoad, LoadLedger
 from kvext.connector.places import place_in_group
 from kvext.connector.plan import LoadJob
+from kvext.connector.ranks import leading_refs
 from kvext.connector.reach import needed_blocks
 from kvext.connector.report import LoadReport
 from kvext.connector.request import PendingMatch, RequestState
 from kvext.connector.rules import EngineBlocks, PlanRules
-from kvext.protocol.tier import REF_BYTES
 
 __all__ = ["Promises"]
 
@@ -94,8 +94,7 @@ class Promises:
                 ids = self._joint_ids(request_id, blocks)
                 self._loads[-1] = replace(job, refs=match.lease.refs, block_ids=ids)
             return
-        refs = bytes(match.lease.refs[: num_blocks * REF_BYTES])
-        self._loads[-1] = replace(job, refs=refs)
+        self._loads[-1] = replace(job, refs=leading_refs(match.lease, num_blocks))
 
     def take(self) -> tuple[LoadJob, ...]:
         """The loads of this pass; each is handed out once."""

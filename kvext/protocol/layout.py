@@ -22,7 +22,7 @@ class KVLayout:
     Attributes:
         dtype: Element type as the engine stores it, for example `"bfloat16"`.
         num_layers: Layers that hold KV.
-        num_kv_heads: KV heads of the whole model (not of one rank).
+        num_kv_heads: KV heads of one record; `packing` tells of how many ranks, if of several.
         head_size: Elements of one head's key (and of its value).
         packing: Everything else that moves bytes: engine version, device and instruction
             set, for example `"vllm-0.32/cpu/vec"`.
@@ -55,7 +55,7 @@ class RecordShape:
     Attributes:
         block_tokens: Tokens a block, 1 to 65,535.
         rank: Which of `world` parts of the block this is. The layers of an engine with several
-            KV groups are divided by group, in the engine's order.
+            KV groups are divided by group, in the engine's order; heads by rank.
         world: Number of parts, 1 to 255.
     """
 

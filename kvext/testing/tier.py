@@ -162,10 +162,12 @@ class FakeTier:
         """Records that can be found."""
         return len(self._records)
 
-    def records(self) -> dict[bytes, bytes]:
-        """Every record's bytes by key, corrupt ones left out."""
+    def records(self, shape: RecordShape | None = None) -> dict[bytes, bytes]:
+        """Every record's bytes by key, of one shape or of all, corrupt ones left out."""
         return {
-            key: record.data for (key, _), record in self._records.items() if not record.is_corrupt
+            key: record.data
+            for (key, packed), record in self._records.items()
+            if not record.is_corrupt and (shape is None or shape.packed == packed)
         }
 
     def corrupt(self, key: bytes, shape: RecordShape) -> None:

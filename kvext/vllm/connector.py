@@ -4,6 +4,7 @@ vLLM makes one in its scheduler process and one in its worker. Every call goes t
 `Edge`, so that a fault of ours is a miss for vLLM, never an error.
 """
 
+import functools
 import logging
 from collections import Counter
 from collections.abc import Iterable
@@ -164,8 +165,9 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
     ) -> None:
         met = [value for value in metadata.values() if isinstance(value, KvextHandshake)]
         if met:
+            joined = functools.reduce(KvextHandshake.joined, met)
             self._edge.attempt(
-                "attach to the pool", lambda: self._scheduler.meet_worker(met[0]), None
+                "attach to the pool", lambda: self._scheduler.meet_worker(joined), None
             )
 
     @override
@@ -275,8 +277,10 @@ class KvextConnector(KVConnectorBase_V1, SupportsHMA):
         """Take what the worker has done into the statistics and the next report."""
         report = self._side.take_report()
         if report is not None:
-            self._stats.aggregate(KvextStats.of(report))
-            if self.role is KVConnectorRole.WORKER:
+            is_worker = self.role is KVConnectorRole.WORKER
+            if not (is_worker and self._worker.is_shard):  # of shards the scheduler counts blocks
+                self._stats.aggregate(KvextStats.of(report))
+            if is_worker:
                 self._report = report if self._report is None else self._report.merged(report)
 
     def _bound_plan(self) -> StepPlan:

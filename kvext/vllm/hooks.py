@@ -42,6 +42,7 @@ CALLED = (
     Call("vllm.v1.core.kv_cache_utils", "maybe_convert_block_hash", ("hash_bytes",)),
     Call("vllm.v1.core.kv_cache_utils", "to_event_extra_keys", ("extra_keys",)),
     Call("vllm.distributed.kv_transfer", "get_kv_transfer_group", ()),
+    Call("vllm.distributed.parallel_state", "get_tensor_model_parallel_rank", ()),
     Call("vllm.v1.attention.backend:AttentionBackend", "get_name", ()),
     Call("vllm.platforms.interface:Platform", "get_device_name", ()),
     Call("vllm.platforms.interface:Platform", "fp8_dtype", ()),
@@ -191,6 +192,8 @@ READ = (
         f"{_CONFIG}:ParallelConfig",
         (
             "decode_context_parallel_size",
+            "distributed_executor_backend",
+            "nnodes",
             "pipeline_parallel_size",
             "prefill_context_parallel_size",
             "tensor_parallel_size",

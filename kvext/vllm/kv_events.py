@@ -20,7 +20,7 @@ from vllm.v1.core.kv_cache_utils import (
 from kvext.connector.announced import AnnouncedBlocks
 from kvext.connector.plan import SaveJob
 from kvext.connector.report import StoreReport
-from kvext.pool import Pool
+from kvext.connector.rules import Matcher
 from kvext.protocol.key import KEY_BYTES
 from kvext.protocol.layout import RecordShape
 from kvext.protocol.transfer import StoreOutcome
@@ -141,7 +141,7 @@ class PoolEvents:
 
 
 def open_events(
-    vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig", pool: Pool
+    vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig", matcher: Matcher
 ) -> PoolEvents | None:
     """The events of one engine's pool, if its operator wants KV events at all."""
     wanted = vllm_config.kv_events_config
@@ -155,7 +155,7 @@ def open_events(
     if hash_tokens not in (None, shape.block_tokens):
         _logger.warning("kvext: vLLM hashes %s tokens a block; no KV events", hash_tokens)
         return None
-    return PoolEvents(lambda keys: pool.lookup(keys, shape), shape.block_tokens)
+    return PoolEvents(lambda keys: matcher.lookup(keys, shape), shape.block_tokens)
 
 
 def _removed(hashes: Sequence[bytes]) -> BlockRemoved:

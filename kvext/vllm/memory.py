@@ -18,7 +18,7 @@ from vllm.v1.kv_cache_interface import AttentionSpec
 
 from kvext.protocol.layout import KVLayout
 from kvext.vllm.compat import vllm_release
-from kvext.vllm.support import attention_spec, drops_blocks, window_tokens
+from kvext.vllm.support import attention_spec, drops_blocks, num_ranks, window_tokens
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -176,6 +176,7 @@ def _layout(
     backend: str,
 ) -> KVLayout:
     device = tensors[0].device.type
+    ranks = num_ranks(vllm_config)
     dims = "x".join(str(size) for size in tensors[0].shape[1:])
     packing = "/".join(
         (
@@ -186,6 +187,8 @@ def _layout(
             _quantization(vllm_config, spec),
             f"v{spec.head_size_v}",
             dims,
+            # Sums over other numbers of ranks round otherwise.
+            *([f"tp{ranks}"] if ranks > 1 else []),
         )
     )
     dtype = str(spec.dtype).removeprefix("torch.")

@@ -1,6 +1,6 @@
 """What travels between vLLM's scheduler and worker processes, in vLLM's envelopes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from typing_extensions import override
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
@@ -39,7 +39,9 @@ class KvextReport(KVConnectorWorkerMetadata):
     def aggregate(self, other: KVConnectorWorkerMetadata) -> "KvextReport":
         if not isinstance(other, KvextReport):
             return self
-        return KvextReport(self.report.merged(other.report), self.handshake or other.handshake)
+        mine, theirs = self.handshake, other.handshake
+        handshake = mine.joined(theirs) if mine and theirs else mine or theirs
+        return KvextReport(self.report.merged(other.report), handshake)
 
 
 @dataclass
@@ -51,9 +53,23 @@ class KvextHandshake(KVConnectorHandshakeMetadata):
         record_bytes: Bytes of one record, the largest if groups differ.
         group_bytes: Bytes of one record of each KV group; empty if there is one that keeps all.
         refusal: Why the worker does not serve.
+        num_ranks: Workers that say so.
     """
 
     layout: KVLayout | None = None
     record_bytes: int = 0
     group_bytes: tuple[int, ...] = ()
     refusal: str = ""
+    num_ranks: int = 1
+
+    def joined(self, other: "KvextHandshake") -> "KvextHandshake":
+        """What two ranks say together: they serve if both do, and hold alike shards."""
+        refused = next((said for said in (self, other) if said.layout is None), None)
+        if refused is not None:
+            return refused
+        if (self.layout, self.record_bytes) != (other.layout, other.record_bytes):
+            return KvextHandshake(
+                refusal="ranks whose KV differs in layout are not supported yet; use another "
+                "--tensor-parallel-size"
+            )
+        return replace(self, num_ranks=self.num_ranks + other.num_ranks)

@@ -93,8 +93,11 @@ def unread_reason(request: "Request", *, reads: bool) -> str:
     return ""
 
 
-def uncached_reason(request: "Request") -> str:
+def uncached_reason(request: "Request", *, num_ranks: int = 1) -> str:
     """Why the cache must not touch a request, or nothing."""
+    if num_ranks > 1 and request.lora_request is not None:
+        # Its files may change between two ranks' reading; only one of them would notice.
+        return "unsupported: adapters with tensor parallelism"
     if request.mm_features:
         return "unsupported: multi-modal input"
     if request.prompt_embeds is not None or request.prompt_is_token_ids is not None:

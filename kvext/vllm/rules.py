@@ -6,7 +6,7 @@ from kvext.config import Config
 from kvext.connector.rules import CacheGroup, PlanRules
 from kvext.protocol.layout import RecordShape
 from kvext.vllm.messages import KvextHandshake
-from kvext.vllm.support import attention_spec, group_shapes, window_tokens
+from kvext.vllm.support import attention_spec, group_shapes, num_ranks, window_tokens
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -39,23 +39,27 @@ def plan_rules(
     """
     transfer = vllm_config.kv_transfer_config
     groups = _groups(kv_cache_config, handshake)
+    ranks = num_ranks(vllm_config)
     # vLLM takes back one step when a synchronous load has failed. With asynchronous scheduling the
-    # next one runs already; and of several groups it cannot be told which block has failed.
-    between = bool(vllm_config.scheduler_config.async_scheduling) or bool(groups)
+    # next one runs already; of several groups it cannot be told which block has failed; and one
+    # rank must not compute on what another has failed to load.
+    async_steps = bool(vllm_config.scheduler_config.async_scheduling)
+    between = async_steps or bool(groups) or ranks > 1
     stores = config.store and transfer is not None and transfer.is_kv_producer
     return PlanRules(
         RecordShape(attention_spec(kv_cache_config).block_size),
-        sum(handshake.group_bytes) or handshake.record_bytes,
+        sum(handshake.group_bytes) or handshake.record_bytes * ranks,
         async_loads=between or config.load == "async",
         sync_loads=not between,
         store=stores,
-        # What a window has dropped cannot be compared any more.
-        shadow_share=config.shadow_share if stores and not groups else 0.0,
+        # What a window has dropped cannot be compared any more; nor does one rank's verdict bind
+        # the others.
+        shadow_share=config.shadow_share if stores and not groups and ranks == 1 else 0.0,
         always_load=config.always_load,
         lease_s=config.lease_s,
         adapter_wait_s=config.digest_wait_s,
         # Pins for the queue would be for whole prefixes, which windows do not need.
-        queued_blocks=0 if groups else num_extents // _QUEUED_PART,
+        queued_blocks=0 if groups else num_extents // ranks // _QUEUED_PART,
         groups=groups,
         null_block=null_block,
     )

@@ -15,8 +15,9 @@ from kvext.connector.identity import DigestQueue, Identity, IdentityState
 from kvext.connector.namespaces import NamespaceBook
 from kvext.connector.plan import SaveJob, StepPlan
 from kvext.connector.planner import Planner
+from kvext.connector.ranks import AllRanks, RankReports
 from kvext.connector.report import WorkerReport
-from kvext.connector.rules import NO_MATCH, Match
+from kvext.connector.rules import NO_MATCH, Match, Matcher
 from kvext.errors import KvextError
 from kvext.pool import Pool, block_keys, extend_chain, extend_keys
 from kvext.protocol.layout import KVLayout
@@ -38,7 +39,7 @@ from kvext.vllm.requests import (
     unread_reason,
 )
 from kvext.vllm.rules import plan_rules
-from kvext.vllm.support import refusal
+from kvext.vllm.support import num_ranks, refusal
 from kvext.vllm.weights_watch import WeightsWatch
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class SchedulerSide:
         self._hashes: AdapterHashes | None = None
         self._events: PoolEvents | None = None
         self._requests: dict[str, Request] = {}
+        self._num_ranks = num_ranks(vllm_config)
+        self._ranks = RankReports(self._num_ranks)
+        self._counted: WorkerReport | None = None
         transfer = vllm_config.kv_transfer_config
         self._reads = transfer is not None and transfer.is_kv_consumer
         self._has_met = False
@@ -117,6 +121,11 @@ class SchedulerSide:
         if handshake.layout is None or self._blocks is None or self._model is None:
             self._refuse(handshake.refusal or "its weights cannot be watched")
             return
+        if handshake.num_ranks != self._num_ranks:
+            self._refuse(
+                f"{handshake.num_ranks} of {self._num_ranks} ranks told of their KV; see their logs"
+            )
+            return
         try:
             pool = open_pool(
                 self._config,
@@ -127,11 +136,12 @@ class SchedulerSide:
             self._refuse(str(error))
             return
         self._pool = pool
+        matcher = pool if self._num_ranks == 1 else AllRanks(pool, self._num_ranks)
         self._planner = self._make_planner(
-            pool, self._blocks, self._model, handshake.layout, handshake
+            pool, matcher, self._blocks, self._model, handshake.layout, handshake
         )
         self._refusal = ""
-        self._events = open_events(self._vllm_config, self._kv_cache_config, pool)
+        self._events = open_events(self._vllm_config, self._kv_cache_config, matcher)
         if self._vllm_config.lora_config is not None:
             self._hashes = AdapterHashes(self._edge)
             self._hashes.open()
@@ -156,7 +166,7 @@ class SchedulerSide:
             request.request_id,
             request.all_token_ids,
             subject_of(request),
-            uncached=uncached_reason(request),
+            uncached=uncached_reason(request, num_ranks=self._num_ranks),
             unread=unread_reason(request, reads=self._reads),
         )
 
@@ -197,6 +207,9 @@ class SchedulerSide:
 
     def learn(self, report: WorkerReport) -> None:
         """Hear what the worker did."""
+        if self._num_ranks > 1:
+            report = self._ranks.join(report)
+            self._counted = report if self._counted is None else self._counted.merged(report)
         if self._planner is not None:
             self._planner.learn(report)
         if self._hashes is not None:
@@ -211,8 +224,10 @@ class SchedulerSide:
         return [] if self._events is None else self._events.take()
 
     def take_report(self) -> WorkerReport | None:
-        """What was decided against since the last call."""
-        return None if self._planner is None else self._planner.decisions.take()
+        """What is counted here since the last call: decisions, and what several ranks did."""
+        counted, self._counted = self._counted, None
+        decided = None if self._planner is None else self._planner.decisions.take()
+        return counted.merged(decided) if counted and decided else counted or decided
 
     def finish(self, request: "Request", block_ids: list[int]) -> dict[str, object]:
         """Part from a request; returns its counts for the response."""
@@ -243,6 +258,7 @@ class SchedulerSide:
     def _make_planner(
         self,
         pool: Pool,
+        matcher: Matcher,
         blocks: VllmBlocks,
         model: ModelIdentity,
         layout: KVLayout,
@@ -274,7 +290,7 @@ class SchedulerSide:
             block_keys=block_keys,
         )
         return Planner(
-            pool,
+            matcher,
             blocks,
             namespaces,
             rules,

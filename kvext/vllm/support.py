@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from vllm.config import VllmConfig
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
-__all__ = ["attention_spec", "drops_blocks", "group_shapes", "refusal", "window_tokens"]
+__all__ = [
+    "attention_spec",
+    "drops_blocks",
+    "group_shapes",
+    "num_ranks",
+    "refusal",
+    "window_tokens",
+]
 
 _TOKEN_DRAFTERS = frozenset({"ngram", "ngram_gpu", "suffix"})
 """Speculation that has no model, and so no KV, of its own."""
@@ -46,8 +53,14 @@ def refusal(vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig") -> str:
         _refuse_parallelism(vllm_config.parallel_config)
         or _refuse_model(vllm_config)
         or _refuse_groups(kv_cache_config)
+        or _refuse_ranks(vllm_config, kv_cache_config)
         or ""
     )
+
+
+def num_ranks(vllm_config: "VllmConfig") -> int:
+    """Workers of which each has a shard of every block."""
+    return int(vllm_config.parallel_config.tensor_parallel_size)
 
 
 def attention_spec(kv_cache_config: "KVCacheConfig", group: int = 0) -> AttentionSpec:
@@ -78,11 +91,32 @@ def group_shapes(kv_cache_config: "KVCacheConfig") -> tuple[RecordShape, ...]:
 
 
 def _refuse_parallelism(parallel_config: Any) -> str:
-    for kind in ("tensor", "pipeline", "decode_context", "prefill_context"):
+    for kind in ("pipeline", "decode_context", "prefill_context"):
         size = getattr(parallel_config, f"{kind}_parallel_size", 1)
         if size > 1:
             name = kind.replace("_", "-")
             return f"{name} parallelism of {size} is not supported yet; use 1"
+    return ""
+
+
+def _refuse_ranks(vllm_config: "VllmConfig", kv_cache_config: "KVCacheConfig") -> str:
+    size = num_ranks(vllm_config)
+    if size == 1:
+        return ""
+    parallel_config = vllm_config.parallel_config
+    fact = f"tensor parallelism of {size}"
+    if size > MAX_PARTS:
+        return f"{fact} is more than {MAX_PARTS}; use fewer ranks"
+    if parallel_config.nnodes > 1:
+        return f"{fact} over {parallel_config.nnodes} hosts is not supported yet; use one host"
+    executor = parallel_config.distributed_executor_backend
+    if executor != "mp":
+        return (
+            f"{fact} with executor {executor} may span hosts, which is not supported yet; use "
+            "--distributed-executor-backend mp"
+        )
+    if drops_blocks(kv_cache_config):
+        return f"{fact} with sliding windows is not supported yet; use 1"
     return ""
 
 

@@ -4,10 +4,12 @@ import math
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 
 from kvext.assembly import open_pool
 from kvext.config import Config
@@ -15,6 +17,7 @@ from kvext.connector.edge import Edge
 from kvext.connector.joint_mover import JointMover
 from kvext.connector.mover import AbsentMover, BlockMover, DirectMover
 from kvext.connector.plan import AdapterGuard, StepPlan
+from kvext.connector.ranks import own_loads
 from kvext.connector.report import WorkerReport
 from kvext.connector.shadow import unforeseeable
 from kvext.connector.shadow_checks import ShadowChecks
@@ -28,7 +31,7 @@ from kvext.vllm.memory import EngineMemory, MemoryRefusal, describe_memory
 from kvext.vllm.messages import KvextHandshake
 from kvext.vllm.shadow import TorchVerifier, condemn, element_type
 from kvext.vllm.staging import StagedMover
-from kvext.vllm.support import drops_blocks, group_shapes, refusal
+from kvext.vllm.support import drops_blocks, group_shapes, num_ranks, refusal
 
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
@@ -52,6 +55,8 @@ class WorkerSide:
         self._kv_cache_config = kv_cache_config
         self._config = config
         self._edge = edge
+        self._num_ranks = num_ranks(vllm_config)
+        self._rank = 0
         self._is_joint = drops_blocks(kv_cache_config)
         self._pool: Pool | None = None
         self._watch: AdapterWatch | None = None
@@ -61,6 +66,11 @@ class WorkerSide:
         self._comparer = ThreadPoolExecutor(1, "kvext-shadow", initializer=roam)
         self._transfers = self._make_transfers(AbsentMover())
         self.handshake = KvextHandshake(refusal="the worker could not attach; see its log")
+
+    @property
+    def is_shard(self) -> bool:
+        """Whether other workers hold the rest of each block."""
+        return self._num_ranks > 1
 
     def open(self, kv_caches: Mapping[str, torch.Tensor]) -> None:
         """Attach to the pool, or note why this worker does not serve.
@@ -72,10 +82,12 @@ class WorkerSide:
         if isinstance(memory, MemoryRefusal):
             self.handshake = KvextHandshake(refusal=memory.reason)
             return
+        label = f"{model_label(self._vllm_config)} worker"
+        if self.is_shard:
+            self._rank = get_tensor_model_parallel_rank()
+            label += f" {self._rank}"
         try:
-            pool = open_pool(
-                self._config, memory.record_bytes, f"{model_label(self._vllm_config)} worker"
-            )
+            pool = open_pool(self._config, memory.record_bytes, label)
         except KvextError as error:
             self.handshake = KvextHandshake(refusal=str(error))
             return
@@ -83,14 +95,16 @@ class WorkerSide:
         if self._vllm_config.lora_config is not None:
             self._watch = AdapterWatch()
             self._watch.open()
-        shadow = None if memory.groups else self._make_shadow(pool, memory)
+        shadow = None if memory.groups or self.is_shard else self._make_shadow(pool, memory)
         self._transfers = self._make_transfers(self._make_mover(pool, memory), shadow)
         group_bytes = tuple(group.record_bytes for group in memory.groups)
         self.handshake = KvextHandshake(memory.layout, memory.record_bytes, group_bytes)
 
     def start(self, plan: StepPlan) -> None:
         """Do the step's synchronous loads, or begin them, and begin its asynchronous ones."""
-        self._transfers.start(plan)
+        self._transfers.start(
+            own_loads(plan, self._rank, self._num_ranks) if self.is_shard else plan
+        )
 
     def wait_for_layer(self, layer: str) -> None:
         """Return once the step may use a layer's KV."""
@@ -172,6 +186,8 @@ class WorkerSide:
 
     def _make_mover(self, pool: Pool, memory: EngineMemory) -> BlockMover:
         shapes = group_shapes(self._kv_cache_config)
+        if self.is_shard:
+            shapes = (replace(shapes[0], rank=self._rank, world=self._num_ranks),)
         if not memory.groups:
             return self._make_group_mover(pool, memory, shapes[0])
         movers = [

@@ -22,7 +22,7 @@ from kvext.connector.namespaces import NamespaceBook, Subject
 from kvext.connector.plan import StepPlan
 from kvext.connector.planner import Planner
 from kvext.connector.report import WorkerReport
-from kvext.connector.rules import PlanRules
+from kvext.connector.rules import Matcher, PlanRules
 from kvext.connector.shadow_checks import ShadowChecks
 from kvext.connector.transfers import Transfers
 from kvext.protocol.digest import WeightsSnapshot
@@ -144,7 +144,7 @@ class ToyEngine:
             shadow_share=self._shadow_share,
         )
         return AttentivePlanner(
-            self.tier,
+            self.matcher,
             self,
             namespaces,
             rules,
@@ -160,6 +160,10 @@ class ToyEngine:
         return "toy"
 
     # What the planner asks
+
+    @property
+    def matcher(self) -> Matcher:
+        return self.tier
 
     @property
     def num_blocks(self) -> int:

@@ -29,14 +29,14 @@ def attached(options: dict[str, Any]) -> Iterator[Pool]:
         yield pool
 
 
-def keys_of(pool: Pool, tokens: Sequence[int]) -> tuple[bytes, bytes]:
+def keys_of(pool: Pool, tokens: Sequence[int], shape: RecordShape = SHAPE) -> tuple[bytes, bytes]:
     """Namespace and keys of a prompt's full blocks, in whichever namespace holds its first one."""
     stop = len(tokens) // BLOCK_TOKENS * BLOCK_TOKENS
     links = extend_chain(CHAIN_ROOT, list(tokens), 0, stop)
     for use in pool.namespaces():
         namespace = bytes.fromhex(use.digest)
         keys = block_keys(namespace, links, BLOCK_TOKENS // 16)
-        if pool.lookup(keys[:32], SHAPE) == b"\1":
+        if pool.lookup(keys[:32], shape) == b"\1":
             return namespace, keys
     raise LookupError("no namespace holds the prompt's first block")
 

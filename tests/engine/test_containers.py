@@ -22,7 +22,7 @@ from kvext.testing.serving import ServedEngine
 from tests.containers import contained, memory_folder, memory_group, require_namespaces
 
 # The first test waits for all engine starts.
-pytestmark = pytest.mark.timeout(420)
+pytestmark = [pytest.mark.engine_heavy, pytest.mark.timeout(420)]
 
 _POOL_SIZE = "256MiB"
 _MEMORY_SIZE = "512m"
@@ -87,7 +87,15 @@ class Place:
         return self._served("limited", "1", command)
 
     def _command(self, pool_size: str) -> list[str]:
-        return ["kvext", "serve", str(self.model), "--pool", pool_size, *_ENGINE_OPTIONS]
+        return [
+            "kvext",
+            "serve",
+            str(self.model),
+            "--pool",
+            pool_size,
+            "--no-agent",
+            *_ENGINE_OPTIONS,
+        ]
 
     def _served(self, name: str, core: str, command: Sequence[str]) -> ServedEngine:
         # A container's first process does not hear the signals of its parent.

@@ -87,6 +87,7 @@ class Worker:
         self.let_go()
         if self._pool is not None:  # whoever was fenced comes back at its next call
             self._pool.match(key_of(self.row, 0), SHAPE).release()
+            self._pool.reap()  # with the lock goes back what was given up while it was taken
         self.say(PAUSE)
         self.take(GO)
 

@@ -40,9 +40,11 @@ def describe(
     groups: list[tuple[Any, list[str]]],
     backend: str = "CPU_ATTN",
     cache_dtype: str = "auto",
+    num_ranks: int = 1,
 ) -> EngineMemory | MemoryRefusal:
     layer = SimpleNamespace(attn_backend=SimpleNamespace(get_name=lambda: backend), isa="vec")
     vllm_config: Any = SimpleNamespace(
+        parallel_config=SimpleNamespace(tensor_parallel_size=num_ranks),
         compilation_config=SimpleNamespace(static_forward_context=dict.fromkeys(caches, layer)),
         cache_config=SimpleNamespace(cache_dtype=cache_dtype),
     )
@@ -59,8 +61,11 @@ def memory_of(*args: Any, **kwargs: Any) -> EngineMemory:
     return memory
 
 
-def layout_of(spec: Any, backend: str = "CPU_ATTN", cache_dtype: str = "auto") -> KVLayout:
-    return memory_of(tensors_of(spec, "a", "b"), [(spec, ["a", "b"])], backend, cache_dtype).layout
+def layout_of(
+    spec: Any, backend: str = "CPU_ATTN", cache_dtype: str = "auto", num_ranks: int = 1
+) -> KVLayout:
+    groups = [(spec, ["a", "b"])]
+    return memory_of(tensors_of(spec, "a", "b"), groups, backend, cache_dtype, num_ranks).layout
 
 
 def test_every_type_of_kv_has_a_layout_of_its_own() -> None:
@@ -68,6 +73,8 @@ def test_every_type_of_kv_has_a_layout_of_its_own() -> None:
     packed = {**latent, "dtype": torch.uint8, "cache_dtype_str": "fp8_ds_mla"}
     layouts = [
         layout_of(full()),
+        layout_of(full(), num_ranks=2),
+        layout_of(full(), num_ranks=4),
         layout_of(full(torch.bfloat16)),
         layout_of(full(torch.float16)),
         layout_of(full(num_kv_heads=8, head_size=16)),

@@ -35,9 +35,14 @@ def groups_of(*specs: Any, **group: Any) -> Any:
     return SimpleNamespace(kv_cache_groups=groups, num_blocks=8)
 
 
+def ranks(num_ranks: int, **changes: Any) -> Any:
+    parts = {"nnodes": 1, "distributed_executor_backend": "mp", **changes}
+    return SimpleNamespace(tensor_parallel_size=num_ranks, **parts)
+
+
 def engine(**changes: Any) -> Any:
     parts: dict[str, Any] = {
-        "parallel_config": SimpleNamespace(tensor_parallel_size=1),
+        "parallel_config": ranks(1),
         "model_config": SimpleNamespace(runner_type="generate"),
         "speculative_config": None,
         "weight_transfer_config": None,
@@ -128,11 +133,22 @@ def test_group_that_lies_elsewhere_is_refused(group: dict[str, bool]) -> None:
     ("changes", "expected"),
     [
         (
-            {"parallel_config": SimpleNamespace(tensor_parallel_size=2)},
-            "tensor parallelism of 2 is not supported yet; use 1",
+            {"parallel_config": ranks(2, nnodes=2)},
+            "tensor parallelism of 2 over 2 hosts is not supported yet; use one host",
         ),
         (
-            {"parallel_config": SimpleNamespace(decode_context_parallel_size=4)},
+            {"parallel_config": ranks(2, distributed_executor_backend="ray")},
+            (
+                "tensor parallelism of 2 with executor ray may span hosts, which is not supported "
+                "yet; use --distributed-executor-backend mp"
+            ),
+        ),
+        (
+            {"parallel_config": ranks(256)},
+            "tensor parallelism of 256 is more than 255; use fewer ranks",
+        ),
+        (
+            {"parallel_config": ranks(1, decode_context_parallel_size=4)},
             "decode-context parallelism of 4 is not supported yet; use 1",
         ),
         (
@@ -151,6 +167,13 @@ def test_group_that_lies_elsewhere_is_refused(group: dict[str, bool]) -> None:
 )
 def test_engine_that_cannot_be_served_says_why(changes: dict[str, Any], expected: str) -> None:
     assert refusal(engine(**changes), groups_of(FULL)) == expected
+
+
+def test_ranks_of_one_host_are_served_unless_windows_drop_blocks() -> None:
+    parallel = engine(parallel_config=ranks(2))
+    assert refusal(parallel, groups_of(FULL)) == ""
+    expected = "tensor parallelism of 2 with sliding windows is not supported yet; use 1"
+    assert refusal(parallel, groups_of(SLIDING, FULL)) == expected
 
 
 def test_speculation_without_a_model_is_served() -> None:
