@@ -76,7 +76,7 @@ def test_other_requests_are_served_while_blocks_come_in(
 def test_a_large_load_hides_unless_the_configuration_forbids_it(
     engines: Engines, model: Path, pool_options: dict[str, Any], load: str, way: str
 ) -> None:
-    engine = engines.get(model, {**pool_options, "load": load, "pool_name": "by-size"})
+    engine = engines.get(model, {**pool_options, "load": load, "pool_name": f"by-size-{load}"})
     small, large = prompt(350, 300), prompt(351, 1300)
     cold = [engine.ask(small), engine.ask(large)]
     engine.forget_local()

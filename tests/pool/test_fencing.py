@@ -229,6 +229,28 @@ say(pool.store(key_of(1), SHAPE, NAMESPACE, memory.pages, [1])[0])
         assert pool.store(key_of(99), SHAPE, NAMESPACE, memory.pages, [0])[0] == StoreOutcome.STORED
 
 
+def test_reservation_given_up_while_the_lock_is_stuck_is_paid_back_later(
+    region: Path, other: Callable[[str], Other]
+) -> None:
+    with Pool.attach(region, extent_bytes=RECORD_BYTES, lock_wait_s=0.05) as pool:
+        reservation = pool.reserve(key_of(7), SHAPE, RECORD_BYTES, NAMESPACE)
+        assert isinstance(reservation, Reservation)
+        holder = other("""
+_core.arm_step("lock.marked", 1, signal.SIGSTOP)
+print("ready", flush=True)
+say(pool.store(key_of(1), SHAPE, NAMESPACE, memory.pages, [1])[0])
+""")
+        assert holder.hears() == ["ready"]
+        holder.wait_until_stopped()
+        assert reservation.abort()
+        assert pool.stat().num_reserved == 1
+        holder.send(signal.SIGCONT)
+        assert holder.hears() == [str(int(StoreOutcome.STORED))]
+        pool.reap()
+        assert (pool.stat().num_reserved, pool.num_free) == (0, pool.num_extents - 1)
+        assert not reservation.abort()
+
+
 def test_role_of_the_agent_passes_on_from_the_dead_and_the_hung(
     pool: Pool, other: Callable[[str], Other]
 ) -> None:
