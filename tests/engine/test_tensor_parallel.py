@@ -16,6 +16,7 @@ from tests.engine.test_identity_options import assert_apart
 
 pytestmark = [pytest.mark.engine_heavy, pytest.mark.timeout(420)]
 
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where vLLM puts it
 TWO: dict[str, Any] = {"tensor_parallel_size": 2}
 BLOCK_BYTES = BLOCK_TOKENS * 4096
 """Of the tiny model, over both ranks."""
@@ -26,8 +27,12 @@ SHARDS = [RecordShape(BLOCK_TOKENS, rank, 2) for rank in range(2)]
 def own_processes(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Workers are new processes, which a fork of this one, full of threads, must not be."""
     monkeypatch.setenv("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+    before = set(SHARED_MEMORY.glob("vllm_dist_*"))
     yield
     engines.close()
+    # vLLM's ranks talk through shared memory and leave it behind.
+    for left in set(SHARED_MEMORY.glob("vllm_dist_*")) - before:
+        left.unlink()
 
 
 @pytest.fixture
