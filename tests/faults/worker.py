@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kvext.errors import PoolLockTimeout
 from kvext.pool import Lease, Pool
 from kvext.protocol.transfer import StoreOutcome
 from tests.faults.ledger import Ledger, Tally
@@ -87,9 +88,21 @@ class Worker:
         self.let_go()
         if self._pool is not None:  # whoever was fenced comes back at its next call
             self._pool.match(key_of(self.row, 0), SHAPE).release()
-            self._pool.reap()  # with the lock goes back what was given up while it was taken
+            self._settle(self._pool)
         self.say(PAUSE)
         self.take(GO)
+
+    def _settle(self, pool: Pool) -> None:
+        """Have the lock once: with it goes back what was given up while it was taken."""
+        deadline_s = time.monotonic() + ANSWER_S / 2
+        while True:
+            try:
+                pool.reap()
+            except PoolLockTimeout:  # who had it for too long has just been killed or continued
+                if time.monotonic() > deadline_s:
+                    raise
+            else:
+                return
 
     def take(self, wanted: bytes) -> None:
         """Wait for a command, which is that one or the last."""
