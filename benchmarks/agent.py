@@ -9,8 +9,6 @@ FOLDER holds Mooncake's public traces, as for eviction.py. Three parts:
 Exit code 1 if a target is missed.
 """
 
-import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -23,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from agent_model import Replay
-from results import record
+from over_traces import run_over_traces
 
 from kvext.agent import AgentSettings
 from kvext.agent.counters import Counters
@@ -33,7 +31,7 @@ from kvext.cxl import create_region, region_path
 from kvext.pool import Pages, Pool
 from kvext.protocol.layout import RecordShape
 from kvext.simulation.generators import Chat, generate
-from kvext.simulation.trace import Trace, read_trace
+from kvext.simulation.trace import Trace
 
 TRACES = {
     "conversation": "mooncake_conversation_trace.jsonl",
@@ -211,24 +209,7 @@ def _check(value: float, bound: float, *, holds: bool) -> dict[str, object]:
 
 def main() -> None:
     """Measure, print, keep the result; fails if a target is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--traces", type=Path, required=True, help="folder of the public traces")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    options = parser.parse_args()
-    traces = {name: read_trace(options.traces / file) for name, file in TRACES.items()}
-
-    def tell(part: str) -> None:
-        if not options.json:
-            print(f"measuring: {part}", file=sys.stderr)
-
-    figures = figures_of(traces, tell)
-    record("agent", figures)
-    print(json.dumps(figures, indent=None if options.json else 2))
-    checks = figures["checks"]
-    assert isinstance(checks, dict)
-    sys.exit(0 if all(check["holds"] for check in checks.values()) else 1)
+    run_over_traces("agent", __doc__ or "", TRACES, figures_of)
 
 
 if __name__ == "__main__":

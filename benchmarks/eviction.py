@@ -8,18 +8,14 @@ engine, and but for the speeds they are the same on every machine. docs/eviction
 Exit code 1 if a target is missed.
 """
 
-import argparse
-import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import eviction_sizing
 import eviction_tenants
 import eviction_traffic
-from results import record
+from over_traces import run_over_traces
 
-from kvext.simulation.trace import Trace, read_trace
+from kvext.simulation.trace import Trace
 
 TRACES = {
     "conversation": "mooncake_conversation_trace.jsonl",
@@ -60,24 +56,7 @@ def figures_of(traces: dict[str, Trace], tell: Callable[[str], None]) -> dict[st
 
 def main() -> None:
     """Replay, print, keep the result; fails if a target is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--traces", type=Path, required=True, help="folder of the public traces")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    options = parser.parse_args()
-    traces = {name: read_trace(options.traces / file) for name, file in TRACES.items()}
-
-    def tell(part: str) -> None:
-        if not options.json:
-            print(f"replaying: {part}", file=sys.stderr)
-
-    figures = figures_of(traces, tell)
-    record("eviction", figures)
-    print(json.dumps(figures, indent=None if options.json else 2))
-    checks = figures["checks"]
-    assert isinstance(checks, dict)
-    sys.exit(0 if all(check["holds"] for check in checks.values()) else 1)
+    run_over_traces("eviction", __doc__ or "", TRACES, figures_of)
 
 
 if __name__ == "__main__":

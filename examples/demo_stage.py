@@ -129,7 +129,8 @@ class Stage:
 
     def start_engine(self, name: str, core: int) -> ServedEngine:
         """Serve the model in a new process, ready and warmed up."""
-        command = ["kvext", "serve", str(self._model), "--pool", self._pool_size]
+        # No agent: it would look after a pool that is gone in a minute, and leave a log behind.
+        command = ["kvext", "serve", str(self._model), "--pool", self._pool_size, "--no-agent"]
         command += ["--pool-name", self._pool_name]
         if str(self._folder) != Config().pool_folder:
             command += ["--pool-folder", str(self._folder)]

@@ -15,6 +15,7 @@ from tests.faults.conftest import Toll
 from tests.faults.ledger import Tally
 from tests.faults.nursery import Nursery
 from tests.faults.steps import ELSEWHERE, LABELS, victim_at
+from tests.faults.ward import Ward
 from tests.faults.worker import ANSWER_S, READY
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -71,17 +72,22 @@ def _stop_at(label: str, nursery: Nursery, folder: Path, region_bytes: int) -> i
         for round_number in range(STOPS_A_STEP // 2):
             victim = victim_at(arena, label, signal.SIGSTOP)
             arena.outlast(victim)
-            if round_number % 2:
-                victim.signal(signal.SIGCONT)
-                arena.pause(victim)
-                arena.check(can_evict=can_evict)
-                arena.go_on(victim)
-            victim.kill()
-            arena.pause()
-            arena.check(can_evict=can_evict)
-            arena.go_on()
+            _end_of(victim, arena, wakes=bool(round_number % 2), can_evict=can_evict)
         arena.end()
     return STOPS_A_STEP // 2
+
+
+def _end_of(victim: Ward, arena: Arena, *, wakes: bool, can_evict: bool) -> None:
+    """A stopped process wakes for a while, or does not, and is killed; all must hold each time."""
+    if wakes:
+        victim.signal(signal.SIGCONT)
+        arena.pause(victim)
+        arena.check(can_evict=can_evict)
+        arena.go_on(victim)
+    victim.kill()
+    arena.pause()
+    arena.check(can_evict=can_evict)
+    arena.go_on()
 
 
 @pytest.mark.parametrize("region_bytes", [ROOMY_BYTES, TIGHT_BYTES], ids=["roomy", "tight"])
@@ -128,15 +134,7 @@ def test_stop_at_any_moment_of_a_crowded_pool_is_fenced_and_healed(
             assert victim.fate(ANSWER_S).what == "stopped"
             toll.count("random", signal.SIGSTOP)
             arena.outlast(victim)
-            if round_number % 2:
-                victim.signal(signal.SIGCONT)
-                arena.pause(victim)
-                arena.check(can_evict=True)
-                arena.go_on(victim)
-            victim.kill()
-            arena.pause()
-            arena.check(can_evict=True)
-            arena.go_on()
+            _end_of(victim, arena, wakes=bool(round_number % 2), can_evict=True)
         arena.end()
 
 
